@@ -121,12 +121,3 @@ func (b *Budgets) drop(now time.Time) bool {
 	}
 	return false
 }
-
-// asNew reports whether a new Budget in place of b would allow no more retries than b.
-func (b *Budget) asNew() bool {
-	if b == nil {
-		return true
-	}
-	now := b.look()
-	return b.Left() >= b.Size && (!b.graces() || since(&b.emptyAt, now) >= graceRest)
-}

@@ -95,6 +95,17 @@ func (p Policy) MarshalText() ([]byte, error) { return p.MarshalJSON() }
 // as the result of [Policy.MarshalJSON].
 func (p Policy) MarshalYAML() (any, error) { return p.form() }
 
+// Keys returns the keys of the text form of a policy. A key inside a mapping is written with
+// the key of the mapping: "backoff.base".
+func Keys() (keys []string) {
+	for _, n := range allNames {
+		if n.key != "" && !slices.Contains(keys, n.key) {
+			keys = append(keys, n.key)
+		}
+	}
+	return keys
+}
+
 // A policyForm is the text form of a Policy.
 type policyForm struct {
 	MaxAttempts    int            `json:"max_attempts,omitzero" yaml:"max_attempts,omitempty"`

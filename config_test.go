@@ -465,3 +465,21 @@ func TestRetryAfterModeSpreadInText(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, fmt.Sprintf("%+v", yaml), "spread")
 }
+
+// Keys returns exactly the keys that decoding knows.
+func TestKeys(t *testing.T) {
+	assert.Len(t, topKeys(), 13)
+	assert.Equal(t, "backoff.type", retry.Keys()[slices.Index(retry.Keys(), "backoff")+1])
+	within := map[string][]string{}
+	for _, key := range retry.Keys() {
+		if of, inner, ok := strings.Cut(key, "."); ok {
+			within[of] = append(within[of], inner)
+		}
+	}
+	err := json.Unmarshal([]byte(`{"?": 0}`), new(retry.Policy))
+	assert.ErrorContains(t, err, "the keys of a policy are "+strings.Join(topKeys(), ", "))
+	err = json.Unmarshal([]byte(`{"budget": {"?": 0}}`), new(retry.Policy))
+	assert.ErrorContains(t, err, "the keys of a budget are "+strings.Join(within["budget"], ", "))
+	assert.Equal(t, []string{"type", "base", "factor", "delays"}, within["backoff"])
+	assert.Len(t, within, 2)
+}

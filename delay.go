@@ -1,6 +1,7 @@
 package retry
 
 import (
+	"cmp"
 	"math/bits"
 	"math/rand/v2"
 	"time"
@@ -121,4 +122,51 @@ func (p *Policy) capped(d time.Duration) time.Duration {
 func (p *Policy) spread(d time.Duration) (lo, hi time.Duration) {
 	lo, hi = p.Jitter.Window(d)
 	return max(0, min(lo, hi)), max(0, lo, hi)
+}
+
+// maxRetryAfter returns the longest Retry-After that p waits for.
+func (p *Policy) maxRetryAfter() time.Duration {
+	return cmp.Or(p.MaxRetryAfter, max(time.Minute, p.MaxDelay))
+}
+
+// draw picks the Delay from the window. It stops a retry that would start later than MaxElapsed
+// allows, or after the context's deadline. untilDeadline is the time until the deadline, or
+// saturate.Max if there is no deadline. If seed is 0 and the window has more than one delay,
+// draw calls the policy's Source for a seed.
+func (d *Decision) draw(
+	p *Policy, number int, seed uint64, elapsed, untilDeadline time.Duration, e *Error,
+) {
+	elapsed = max(0, elapsed)
+	if d.RetryAfter > saidZero && d.Lo == d.RetryAfter { // the window starts at the Retry-After
+		// The jitter must not end a call that has time for the Retry-After itself. So the window ends
+		// at MaxElapsed if MaxElapsed comes earlier. The window also takes at most half of the time
+		// between the Retry-After and the deadline, because the attempt needs time too.
+		if within := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= within {
+			d.Hi = min(d.Hi, within)
+		}
+		if untilDeadline < saturate.Max && d.Lo < untilDeadline {
+			d.Hi = min(d.Hi, d.Lo+(untilDeadline-d.Lo)/2)
+		}
+	}
+	if d.Lo < d.Hi {
+		if d.Seed = seed; seed == 0 {
+			d.Seed = p.seed()
+		}
+	}
+	d.Delay = Draw(d.Seed, number, d.Lo, d.Hi)
+	if p.RetryAfter == RetryAfterAtLeast && d.Delay < d.RetryAfter {
+		d.Delay, d.Lo, d.Hi = d.RetryAfter, d.RetryAfter, d.RetryAfter
+	}
+	switch {
+	case d.Reason != ReasonRetry:
+	case tooLate(p.MaxElapsed, elapsed, d.Delay):
+		d.Reason, e.bound, e.elapsed = ReasonElapsed, p.MaxElapsed, elapsed
+	case untilDeadline < saturate.Max && untilDeadline <= d.Delay:
+		d.Reason, e.Cause = ReasonDeadline, &aheadError{max(0, untilDeadline)}
+	}
+}
+
+// tooLate reports whether a retry after delay would start later than maxElapsed allows.
+func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
+	return maxElapsed > 0 && saturate.Add(elapsed, delay) > maxElapsed
 }

@@ -15,75 +15,63 @@ func (p Policy) Eligible(attempts int) bool {
 	return limit == Unlimited || attempts < limit
 }
 
-// An Attempt describes one attempt of an operation whose attempts you count yourself, such as a
-// job in a queue. [Policy.Next] decides what follows a failed attempt, and [Once] makes an
-// attempt. Use field names in an Attempt literal, because a later version may add fields.
-type Attempt struct {
-	// Number is 1 for the first attempt, 2 for the second attempt, and so on. A Number below 1 is
-	// treated as 1.
-	Number int
-
-	// Classes contains the number of earlier failures for each name of a class. nil: no earlier
-	// failure had a class.
-	//
-	// Store these counts between the attempts. If the counts are lost, each failure looks like the
-	// first failure of its class. Then a MaxAttempts of 2 or more in a class has no effect, and the
-	// Backoff of a class always gives its first delay.
-	Classes map[string]int
-
-	// Err is the error of the attempt. Only Next reads it. If Err is nil, only the limits and the
-	// time decide.
-	Err error
-
-	Took time.Duration // how long the attempt ran; Next compares it with HealthyAfter
-
-	// Elapsed is the time since the first attempt began. It is compared with MaxElapsed. Once adds
-	// the time that this attempt takes. A negative Elapsed is treated as 0.
-	Elapsed time.Duration
-
-	Seed uint64 // selects the delay from the window; 0: Policy.Source draws a seed
+// EffectiveMax returns how many attempts p allows in all. The result is at least 1, or it is
+// [Unlimited].
+//
+//   - If MaxAttempts is set, the result is MaxAttempts. If MaxRetries is set, the result is
+//     MaxRetries + 1. If both are set, it is the smaller number.
+//   - If only MaxElapsed is set, the result is Unlimited.
+//   - If AttemptCap is set, it lowers a result that is higher.
+//   - If no limit is set, the result is 1. The same holds if p is NonRetryable or invalid.
+func (p Policy) EffectiveMax() int {
+	if p.faults() != nil {
+		return 1
+	}
+	return p.limit()
 }
 
-// A Class is a kind of failure that has its own limits and delays. Policy.Classify returns the
-// Class of an error. If a field of the Class is zero, the field of the policy applies. The
-// Class below allows one retry after a 401, however many other failures came before. It sets no
-// delays, so the delays of the policy apply.
-//
-//	&retry.Class{Name: "unauthorized", MaxAttempts: 2}
-//
-// The limits of the policy still count all failures. So a Class can only stop a call earlier.
-// If the policy has no limit, there is only one attempt, whatever the Class allows. A negative
-// number in a Class is invalid, and stops the call with ReasonInvalid.
-type Class struct {
-	// Name is the name of the class. Failures with the same Name are counted together. A call
-	// keeps a count for each of the first 8 names. A class without a Name has no count of its own,
-	// and neither has a class after the first 8. The MaxAttempts and the Backoff of such a class
-	// count all failures of the call.
-	Name string
-
-	MaxAttempts  int  // the call ends after this many failures of the class; 0: no limit
-	NonRetryable bool // true: the call ends after a failure of this class
-
-	// Backoff is the curve of delays for this class. It counts only the failures of this class, so
-	// its first delay follows the first failure of this class. If it is nil, the curve of the
-	// policy applies, which counts all failures. For no delay, use Fixed(0).
-	Backoff Backoff
-
-	// If SkipBudget is true, the retry after this failure takes nothing from Policy.Budget. An
-	// example is the retry with a new token after a 401. The retry still takes from the Budgets of
-	// WithBudget, which may refuse it.
-	SkipBudget bool
-
-	MaxDelay time.Duration // the longest delay; 0: the policy's MaxDelay
-	Jitter   Jitter        // widens the delay; nil: the policy's Jitter; Proportional(0): no jitter
-
-	// Cause says why the class is NonRetryable. If NonRetryable ends the call, Cause becomes the
-	// Cause of the [Error] and of the CallFinished. It may be nil.
-	Cause error
+// limit returns the EffectiveMax of a valid policy.
+func (p *Policy) limit() int {
+	limit := p.declared()
+	if p.NonRetryable || limit == 0 {
+		return 1
+	}
+	return tighter(limit, p.AttemptCap)
 }
 
-// maxClasses is the number of class names for which a call keeps counts.
-const maxClasses = 8
+// declared returns the limit on attempts without AttemptCap. It is the result of count, or
+// Unlimited if only MaxElapsed is set. It is 0 if p has no limit: then p makes one attempt.
+func (p *Policy) declared() int {
+	if n := p.count(); n != 0 || p.MaxElapsed <= 0 {
+		return n
+	}
+	return Unlimited
+}
+
+// count returns how many attempts MaxAttempts and MaxRetries allow. If both are set, it returns
+// the smaller number. If neither is set, it returns 0.
+func (p *Policy) count() int {
+	switch {
+	case p.MaxRetries == 0:
+		return p.MaxAttempts
+	case p.MaxRetries < 0:
+		return tighter(p.MaxAttempts, Unlimited)
+	default:
+		return tighter(p.MaxAttempts, next(p.MaxRetries))
+	}
+}
+
+// tighter returns the smaller of two limits on attempts. A limit of 0 is not set, so tighter
+// returns the other limit. Unlimited is larger than any number.
+func tighter(a, b int) int {
+	if a == 0 || a == Unlimited && b != 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// endless reports whether a call may go on for ever, because no limit on attempts ends it.
+func (p *Policy) endless() bool { return p.HealthyAfter > 0 || p.limit() == Unlimited }
 
 // A Decision says whether a retry follows a failed attempt, and after which delay. It also
 // contains the values from which the delay was computed. [Decision.Retry] is a method: write
@@ -198,24 +186,6 @@ func (p *Policy) ask(err error) (f failure) {
 	return f
 }
 
-// failuresOf returns how many failures a class has, including the last failure. earlier counts
-// the failures before the last failure. number is the count of all failures. failuresOf returns
-// number for a class that has no count of its own: a class without a name, and a class after
-// the first 8.
-func failuresOf(class string, earlier map[string]int, number int) int {
-	names := 0
-	for name, failures := range earlier {
-		if failures > 0 && name != "" {
-			names++
-		}
-	}
-	before := max(0, earlier[class])
-	if class == "" || before == 0 && names >= maxClasses {
-		return number
-	}
-	return next(before)
-}
-
 // decide sets the Reason and the window of a decision. p must be valid, and limit must be its
 // limit on attempts. number counts all failures, and ofClass counts the failures of the same
 // class. decide writes details for the text of an Error into e. It does not set the Delay of a
@@ -255,61 +225,4 @@ func (d *Decision) decide(p *Policy, f failure, limit, number, ofClass int, e *E
 	if q.Backoff != nil || q.Jitter != nil || d.RetryAfter != 0 || p.endless() {
 		d.Lo, d.Hi = q.window(nth, d.RetryAfter)
 	}
-}
-
-// under returns p with the Backoff, MaxDelay and Jitter that c sets.
-func (p *Policy) under(c *Class) Policy {
-	q := *p
-	if c.Backoff != nil {
-		q.Backoff = c.Backoff
-	}
-	if c.MaxDelay != 0 {
-		q.MaxDelay = c.MaxDelay
-	}
-	if c.Jitter != nil {
-		q.Jitter = c.Jitter
-	}
-	return q
-}
-
-// draw picks the Delay from the window. It stops a retry that would start later than MaxElapsed
-// allows, or after the context's deadline. untilDeadline is the time until the deadline, or
-// saturate.Max if there is no deadline. If seed is 0 and the window has more than one delay,
-// draw calls the policy's Source for a seed.
-func (d *Decision) draw(
-	p *Policy, number int, seed uint64, elapsed, untilDeadline time.Duration, e *Error,
-) {
-	elapsed = max(0, elapsed)
-	if d.RetryAfter > saidZero && d.Lo == d.RetryAfter { // the window starts at the Retry-After
-		// The jitter must not end a call that has time for the Retry-After itself. So the window ends
-		// at MaxElapsed if MaxElapsed comes earlier. The window also takes at most half of the time
-		// between the Retry-After and the deadline, because the attempt needs time too.
-		if within := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= within {
-			d.Hi = min(d.Hi, within)
-		}
-		if untilDeadline < saturate.Max && d.Lo < untilDeadline {
-			d.Hi = min(d.Hi, d.Lo+(untilDeadline-d.Lo)/2)
-		}
-	}
-	if d.Lo < d.Hi {
-		if d.Seed = seed; seed == 0 {
-			d.Seed = p.seed()
-		}
-	}
-	d.Delay = Draw(d.Seed, number, d.Lo, d.Hi)
-	if p.RetryAfter == RetryAfterAtLeast && d.Delay < d.RetryAfter {
-		d.Delay, d.Lo, d.Hi = d.RetryAfter, d.RetryAfter, d.RetryAfter
-	}
-	switch {
-	case d.Reason != ReasonRetry:
-	case tooLate(p.MaxElapsed, elapsed, d.Delay):
-		d.Reason, e.bound, e.elapsed = ReasonElapsed, p.MaxElapsed, elapsed
-	case untilDeadline < saturate.Max && untilDeadline <= d.Delay:
-		d.Reason, e.Cause = ReasonDeadline, &aheadError{max(0, untilDeadline)}
-	}
-}
-
-// tooLate reports whether a retry after delay would start later than maxElapsed allows.
-func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
-	return maxElapsed > 0 && saturate.Add(elapsed, delay) > maxElapsed
 }

@@ -204,17 +204,6 @@ func (e *Error) factTexts() (facts []string) {
 	return facts
 }
 
-// short returns d as text, rounded for people to read.
-func short(d time.Duration) string {
-	switch {
-	case d >= time.Second:
-		d = d.Round(time.Millisecond)
-	case d >= time.Millisecond:
-		d = d.Round(time.Microsecond)
-	}
-	return saturate.Text(d)
-}
-
 // Unwrap returns Err and Cause, in this order. It leaves out an error that is nil.
 func (e *Error) Unwrap() []error {
 	var errs []error
@@ -318,22 +307,6 @@ func Unwrap(err error) error {
 	return unwrapped(e.Err)
 }
 
-// unwrapped returns err without the wrappers of this package around it.
-func unwrapped(err error) error {
-	for {
-		switch e := err.(type) {
-		case *permanentError:
-			err = e.err
-		case *afterError:
-			err = e.err
-		case *unmadeError:
-			err = e.err
-		default:
-			return err
-		}
-	}
-}
-
 // outermost returns the outermost Error in err's tree, or nil if the tree contains no Error.
 func outermost(err error) *Error {
 	var e *Error
@@ -377,3 +350,6 @@ func (e *aheadError) Error() string {
 	return fmt.Sprintf("the context's deadline is too close: %v are left", short(e.left))
 }
 func (*aheadError) Unwrap() error { return context.DeadlineExceeded }
+
+// These are the Causes of a call that has no context or no function.
+var errNilContext, errNilFunc = errors.New("nil context"), errors.New("nil function")

@@ -3,7 +3,6 @@ package retry
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -32,17 +31,6 @@ func (f Finding) InKeys() string { return f.inKeys }
 func (f Finding) WithText(text string) Finding {
 	f.inGo, f.inKeys = text, text
 	return f
-}
-
-// Keys returns the keys of the text form of a policy. A key inside a mapping is written with
-// the key of the mapping: "backoff.base".
-func Keys() (keys []string) {
-	for _, n := range allNames {
-		if n.key != "" && !slices.Contains(keys, n.key) {
-			keys = append(keys, n.key)
-		}
-	}
-	return keys
 }
 
 // A name says how the texts of a Finding name a setting or a value. The format of a text

@@ -1,6 +1,9 @@
 package retry
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Once makes one attempt of an operation and decides whether a retry follows. It is for
 // operations whose attempts are counted elsewhere, for example by a job queue. a.Number is the
@@ -53,4 +56,33 @@ func Once(
 	err := c.stop()
 	c.last.Reason = c.Reason
 	return c.last, err
+}
+
+// An Attempt describes one attempt of an operation whose attempts you count yourself, such as a
+// job in a queue. [Policy.Next] decides what follows a failed attempt, and [Once] makes an
+// attempt. Use field names in an Attempt literal, because a later version may add fields.
+type Attempt struct {
+	// Number is 1 for the first attempt, 2 for the second attempt, and so on. A Number below 1 is
+	// treated as 1.
+	Number int
+
+	// Classes contains the number of earlier failures for each name of a class. nil: no earlier
+	// failure had a class.
+	//
+	// Store these counts between the attempts. If the counts are lost, each failure looks like the
+	// first failure of its class. Then a MaxAttempts of 2 or more in a class has no effect, and the
+	// Backoff of a class always gives its first delay.
+	Classes map[string]int
+
+	// Err is the error of the attempt. Only Next reads it. If Err is nil, only the limits and the
+	// time decide.
+	Err error
+
+	Took time.Duration // how long the attempt ran; Next compares it with HealthyAfter
+
+	// Elapsed is the time since the first attempt began. It is compared with MaxElapsed. Once adds
+	// the time that this attempt takes. A negative Elapsed is treated as 0.
+	Elapsed time.Duration
+
+	Seed uint64 // selects the delay from the window; 0: Policy.Source draws a seed
 }

@@ -97,8 +97,3 @@ func (plan Plan) String() string {
 	w.Flush()
 	return strings.TrimSuffix(b.String(), "\n")
 }
-
-// brief returns a duration as text without zeros at its end: 1h instead of 1h0m0s.
-func brief(d time.Duration) string { return noZeros.Replace(short(d)) }
-
-var noZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")

@@ -178,64 +178,6 @@ func (p Policy) WithMaxAttempts(n int) (Policy, error) {
 	return p, nil
 }
 
-// count returns how many attempts MaxAttempts and MaxRetries allow. If both are set, it returns
-// the smaller number. If neither is set, it returns 0.
-func (p *Policy) count() int {
-	switch {
-	case p.MaxRetries == 0:
-		return p.MaxAttempts
-	case p.MaxRetries < 0:
-		return tighter(p.MaxAttempts, Unlimited)
-	default:
-		return tighter(p.MaxAttempts, next(p.MaxRetries))
-	}
-}
-
-// declared returns the limit on attempts without AttemptCap. It is the result of count, or
-// Unlimited if only MaxElapsed is set. It is 0 if p has no limit: then p makes one attempt.
-func (p *Policy) declared() int {
-	if n := p.count(); n != 0 || p.MaxElapsed <= 0 {
-		return n
-	}
-	return Unlimited
-}
-
-// endless reports whether a call may go on for ever, because no limit on attempts ends it.
-func (p *Policy) endless() bool { return p.HealthyAfter > 0 || p.limit() == Unlimited }
-
-// tighter returns the smaller of two limits on attempts. A limit of 0 is not set, so tighter
-// returns the other limit. Unlimited is larger than any number.
-func tighter(a, b int) int {
-	if a == 0 || a == Unlimited && b != 0 || b > 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// limit returns the EffectiveMax of a valid policy.
-func (p *Policy) limit() int {
-	limit := p.declared()
-	if p.NonRetryable || limit == 0 {
-		return 1
-	}
-	return tighter(limit, p.AttemptCap)
-}
-
-// EffectiveMax returns how many attempts p allows in all. The result is at least 1, or it is
-// [Unlimited].
-//
-//   - If MaxAttempts is set, the result is MaxAttempts. If MaxRetries is set, the result is
-//     MaxRetries + 1. If both are set, it is the smaller number.
-//   - If only MaxElapsed is set, the result is Unlimited.
-//   - If AttemptCap is set, it lowers a result that is higher.
-//   - If no limit is set, the result is 1. The same holds if p is NonRetryable or invalid.
-func (p Policy) EffectiveMax() int {
-	if p.faults() != nil {
-		return 1
-	}
-	return p.limit()
-}
-
 // ForJob returns p for a job in a queue. maxAttempts is the job's own limit on attempts. It can
 // lower the limit of p, and cannot raise it. If p has neither MaxAttempts nor MaxRetries,
 // maxAttempts is the limit. If maxAttempts is 0 or below, it is ignored. AttemptCap,
@@ -254,11 +196,6 @@ func (p Policy) ForJob(maxAttempts int) Policy {
 	}
 	p.MaxRetryAfter = cmp.Or(p.MaxRetryAfter, max(24*time.Hour, p.MaxDelay))
 	return p
-}
-
-// maxRetryAfter returns the longest Retry-After that p waits for.
-func (p *Policy) maxRetryAfter() time.Duration {
-	return cmp.Or(p.MaxRetryAfter, max(time.Minute, p.MaxDelay))
 }
 
 // String describes p on one line for people to read, such as "5 attempts, exponential 200ms x2,
@@ -310,20 +247,4 @@ func (p Policy) String() string {
 		say(p.MaxRetryAfter > 0, "Retry-After at most %v", longest)
 	}
 	return strings.Join(parts, ", ")
-}
-
-// attemptsText returns a limit on attempts as text.
-func attemptsText(limit int) string {
-	if limit == Unlimited {
-		return "unlimited attempts"
-	}
-	return plural(limit, "attempt")
-}
-
-// plural returns n and the noun, with an s if n is not 1.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -12,51 +12,6 @@ import (
 	"github.com/goretry/retry"
 )
 
-// In other libraries, 0, 1 and -1 have other meanings, and the limit counts other attempts. Most
-// names below say that this library does not read a number as another library does.
-func TestEffectiveMax(t *testing.T) {
-	for _, row := range []struct {
-		name   string
-		policy retry.Policy
-		limit  int
-	}{
-		{"no limit set is not unlimited, not three attempts and not none", retry.Policy{}, 1},
-		{"MaxAttempts 1 is not one retry", retry.Policy{MaxAttempts: 1}, 1},
-		{"MaxAttempts 3 is not three retries", retry.Policy{MaxAttempts: 3}, 3},
-		{"MaxAttempts -1 is not one attempt", retry.Policy{MaxAttempts: -1}, retry.Unlimited},
-		{"MaxAttempts -5 is not unlimited", retry.Policy{MaxAttempts: -5}, 1},
-		{"MaxRetries 3 is not three attempts", retry.Policy{MaxRetries: 3}, 4},
-		{"MaxRetries -1 is unlimited, although -1 + 1 is 0", retry.Policy{MaxRetries: -1}, retry.Unlimited},
-		{"MaxRetries -2 is not unlimited, although -2 + 1 is -1", retry.Policy{MaxRetries: -2}, 1},
-		{"MaxRetries -1 does not remove the limit of MaxAttempts", retry.Policy{MaxAttempts: 2, MaxRetries: -1}, 2},
-		{"AttemptCap lowers the limit and never raises it", retry.Policy{MaxAttempts: 3, AttemptCap: 10}, 3},
-		{"an AttemptTimeout is not a limit on attempts", retry.Policy{AttemptTimeout: time.Minute}, 1},
-		{"a Budget is not a limit on attempts", retry.Policy{Budget: &retry.Budget{Size: 9}}, 1},
-		{"the greatest MaxAttempts", retry.Policy{MaxAttempts: math.MaxInt}, math.MaxInt},
-		{"the greatest MaxRetries does not wrap around", retry.Policy{MaxRetries: math.MaxInt}, math.MaxInt},
-		{"the greatest of both", retry.Policy{MaxAttempts: math.MaxInt, MaxRetries: math.MaxInt}, math.MaxInt},
-		{"the greatest number with unlimited", retry.Policy{MaxAttempts: -1, MaxRetries: math.MaxInt}, math.MaxInt},
-		{"the greatest AttemptCap", retry.Policy{MaxAttempts: -1, MaxRetries: -1, AttemptCap: math.MaxInt}, math.MaxInt},
-		{"the least of all", retry.Policy{MaxAttempts: math.MinInt, MaxRetries: math.MinInt, AttemptCap: math.MinInt}, 1},
-		{"the greatest limit of a job", retry.Policy{}.ForJob(math.MaxInt), math.MaxInt},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			p := row.policy
-			p.Backoff = retry.Fixed(time.Second)
-			assert.Equal(t, row.limit, p.EffectiveMax())
-			for _, attempts := range []int{math.MinInt, -1, 0} {
-				assert.True(t, p.Eligible(attempts), "Eligible(%d)", attempts)
-			}
-			assert.Equal(t, row.limit == retry.Unlimited, p.Eligible(math.MaxInt))
-			assert.Equal(t, row.limit == retry.Unlimited, p.Next(retry.Attempt{Number: math.MaxInt}).Retry())
-			if row.limit > 1 {
-				assert.True(t, p.Next(retry.Attempt{Number: row.limit - 1}).Retry())
-				assert.False(t, p.Next(retry.Attempt{Number: row.limit}).Retry())
-			}
-		})
-	}
-}
-
 func TestWithMaxAttempts(t *testing.T) {
 	byRetries := retry.Policy{MaxRetries: 2}
 	for _, row := range []struct {

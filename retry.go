@@ -116,9 +116,6 @@ func (p *Policy) watches() bool {
 		p.OnEvent != nil || p.Enter != nil
 }
 
-// These are the Causes of a call that has no context or no function.
-var errNilContext, errNilFunc = errors.New("nil context"), errors.New("nil function")
-
 // begin checks that the first attempt of the call is allowed. A queue may ask Once for an
 // attempt above the limit, for example after a worker died in the last attempt. Then begin sets
 // the count to the limit, because no further attempt is made.
@@ -290,35 +287,6 @@ func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 		return elapsed, deadline.Sub(c.decided)
 	}
 	return elapsed, saturate.Max
-}
-
-// failuresOf adds the last failure to the count of its class, and returns this count. A class
-// without a name has no count of its own, and neither has a class after the first 8. For such a
-// class, failuresOf returns the number of all failures.
-func (c *call) failuresOf(class string) int {
-	switch {
-	case class == "":
-		return c.number
-	case c.once:
-		return failuresOf(class, c.earlier, c.number)
-	}
-	for i := range c.classes {
-		f := &c.classes[i]
-		if f.number == 0 {
-			f.class = class
-		}
-		if f.class == class {
-			f.number = next(f.number)
-			return f.number
-		}
-	}
-	return c.number
-}
-
-// failures counts the failures of one class.
-type failures struct {
-	class  string
-	number int
 }
 
 // settle handles an attempt that NotAttempted wraps: it gives the tokens of this attempt back

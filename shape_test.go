@@ -27,7 +27,7 @@ func TestPackagePageNamesThePackagesOfAService(t *testing.T) {
 	dirs, err := filepath.Glob("retry*/doc.go")
 	require.NoError(t, err)
 	named := 0
-	for _, file := range append(dirs, "retrynet/retrynet.go", "retrysql/retrysql.go") {
+	for _, file := range append(dirs, "retrynet/retrynet.go", "retrysql/transient.go") {
 		dir := filepath.ToSlash(filepath.Dir(file))
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil || dir == "retrycenkalti" {
 			continue // another module, or the bridge to another library

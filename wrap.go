@@ -88,6 +88,22 @@ func (e *afterError) Error() string             { return e.err.Error() }
 func (e *afterError) Unwrap() error             { return e.err }
 func (e *afterError) RetryAfter() time.Duration { return e.d }
 
+// unwrapped returns err without the wrappers of this package around it.
+func unwrapped(err error) error {
+	for {
+		switch e := err.(type) {
+		case *permanentError:
+			err = e.err
+		case *afterError:
+			err = e.err
+		case *unmadeError:
+			err = e.err
+		default:
+			return err
+		}
+	}
+}
+
 type (
 	retryAfterer interface{ RetryAfter() time.Duration }
 	asker        interface{ As(any) bool }

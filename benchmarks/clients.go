@@ -81,3 +81,14 @@ func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp.Request = req
 	return resp, nil
 }
+
+// get sends a request and returns the status and the body of the response.
+func get(client *http.Client, req *http.Request) (status int, text string, err error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(body), err
+}

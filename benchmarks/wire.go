@@ -218,17 +218,6 @@ func (w wire) measure(clients []sender, rounds int) error {
 	return nil
 }
 
-// get sends a request and returns the status and the body of the response.
-func get(client *http.Client, req *http.Request) (status int, text string, err error) {
-	resp, err := client.Do(req)
-	if err != nil {
-		return 0, "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(body), err
-}
-
 // cpuTime returns the CPU time that this process has used so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage

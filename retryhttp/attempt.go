@@ -8,8 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"slices"
-	"sync/atomic"
+	"sync"
 
 	"github.com/goretry/retry"
 )
@@ -139,24 +138,6 @@ func (a *attempt) newRequest() (err error) {
 	return x.unsent("retryhttp: GetBody", err)
 }
 
-// copyOf copies a request, so that Base may change the copy.
-func copyOf(ctx context.Context, req *http.Request) *http.Request {
-	out := req.WithContext(ctx)
-	unshare(out, new(url.URL))
-	return out
-}
-
-// unshare gives req copies of its header, its encodings and its URL. Before the call, req is a
-// shallow copy of another request. u is the memory for the copy of the URL.
-func unshare(req *http.Request, u *url.URL) {
-	req.Header = cloneHeader(req.Header)
-	req.TransferEncoding = slices.Clone(req.TransferEncoding)
-	if req.URL != nil {
-		*u = *req.URL
-		req.URL = u
-	}
-}
-
 // Value returns the attempt for attemptKey. For policyKey it returns nil, so that a Transport below
 // does not use the policy of WithPolicy. For any other key it returns the value in the context of
 // the caller's request.
@@ -174,64 +155,6 @@ func (a *attempt) Value(key any) any {
 // String returns only a name, because the text of a context must not contain the request.
 func (a *attempt) String() string { return "retryhttp.attempt" }
 
-// cloneHeader returns a copy of h. The copy is not nil, even if h is nil.
-func cloneHeader(h http.Header) http.Header {
-	if h == nil {
-		return http.Header{}
-	}
-	return h.Clone()
-}
-
-// unsent returns the error of an attempt that is not sent because of err. The error includes the
-// error of the previous attempt. If err is nil, unsent returns nil.
-func (x *exchange) unsent(what string, err error) error {
-	if err != nil {
-		err = fmt.Errorf("%s: %w", what, err)
-	}
-	if err != nil && x.failure != nil {
-		err = fmt.Errorf("%w (the attempt before: %w)", err, x.failure)
-	}
-	return err
-}
-
-// A destination is the method and URL of an attempt. A Hedge and a Check compare destinations to
-// find out whether a request belongs to the attempt. They cannot compare pointers, because a
-// RoundTripper between the Transport and the Hedge may copy the request.
-type destination struct {
-	known  atomic.Bool // true after store; atomic, because a goroutine of Prepare may call isOf
-	req    *http.Request
-	method string
-	url    *url.URL
-
-	// These fields are copies of fields of url, because Base may change url. An attempt with a copy of
-	// the whole URL would take a larger block of memory.
-	scheme, host, path, rawQuery string
-}
-
-// store saves the destination of the request that Base is about to get.
-func (d *destination) store(req *http.Request) {
-	if u := req.URL; u != nil {
-		d.scheme, d.host, d.path, d.rawQuery = u.Scheme, u.Host, u.Path, u.RawQuery
-	}
-	d.req, d.method, d.url = req, req.Method, req.URL
-	d.known.Store(true)
-}
-
-// isOf reports whether req is sent to the destination d.
-func (d *destination) isOf(req *http.Request) bool {
-	switch {
-	case !d.known.Load():
-		return false
-	case req == d.req: // true even if Base has changed the URL of req
-		return true
-	case req.URL == d.url || req.URL == nil:
-		return req.URL == d.url
-	}
-	u := req.URL
-	return req.Method == d.method && u.Scheme == d.scheme && u.Host == d.host &&
-		u.Path == d.path && u.RawQuery == d.rawQuery
-}
-
 // max returns how many attempts the exchange of a may make. If a is nil, it returns
 // retry.Unlimited.
 func (a *attempt) max() int {
@@ -243,4 +166,67 @@ func (a *attempt) max() int {
 	default:
 		return a.x.policy.EffectiveMax()
 	}
+}
+
+// isLost reports whether the server may have processed a failed attempt without confirming it. This
+// is so in four cases:
+//
+//   - A request below this Transport was repeated because its answer was lost (a.before).
+//   - The request was sent and got no response.
+//   - The response is a 408. Some servers send a 408 if a handler takes too long: see Transport.
+//   - The response is not a 4xx. It may be a 5xx, or a success that Check has rejected, for example
+//     because its body broke off.
+func (a *attempt) isLost() bool {
+	rejected := a.status/100 == 4 && a.status != http.StatusRequestTimeout
+	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
+}
+
+// lostAs returns the error of a lost attempt: a.before if it is set, and otherwise the error that
+// Check returned. If a is nil, lostAs returns nil.
+func (a *attempt) lostAs() error {
+	if a == nil {
+		return nil
+	}
+	return cmp.Or(a.before, a.failure)
+}
+
+// end cancels the context of the attempt.
+func (a *attempt) end() { a.cancel(nil) }
+
+type attemptKey struct{}
+
+// attemptOf returns the attempt that sends req, or nil. It does not only look at the context of
+// req, because Prepare or Base may send another request in the context of the attempt, for example
+// to fetch a token.
+func attemptOf(req *http.Request) *attempt {
+	if req == nil {
+		return nil
+	}
+	if a := attemptIn(req.Context()); a != nil && a.to.isOf(req) {
+		return a
+	}
+	return nil
+}
+
+// attemptIn returns the attempt whose context is ctx or an ancestor of ctx, or nil.
+func attemptIn(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+// attemptFor returns a new attempt for a response that does not belong to an attempt. The new
+// attempt is needed to discard the response. When the attempt ends, the body is closed, because
+// nothing else ends a Read that hangs. A body of net/http may be closed during a Read. The
+// exception is a compressed body whose first bytes have not arrived: its Close waits for the Read.
+func attemptFor(resp *http.Response) *attempt {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if rc := resp.Body; rc != nil && rc != http.NoBody {
+		once := &closing{rc, sync.OnceValue(rc.Close)}
+		resp.Body = once
+		context.AfterFunc(ctx, func() {
+			defer func() { _ = recover() }() // drain also calls Close, and passes its panic on
+			_ = once.Close()
+		})
+	}
+	return &attempt{Context: ctx, cancel: cancel}
 }

@@ -165,6 +165,10 @@ func (r recorder) Read(p []byte) (n int, err error) {
 // then.
 var errEnough = errors.New("retryhttp: no event was accepted in the first 64 KiB")
 
+// emptyReads is how many calls of Read may return neither a byte nor an error. Package bufio has
+// the same limit.
+const emptyReads = 100
+
 // readSome reads one byte or more, or returns an error.
 func readSome(r io.Reader, p []byte) (n int, err error) {
 	for range emptyReads {

@@ -1,7 +1,8 @@
 package retryhttp
 
 import (
-	"context"
+	"cmp"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -17,16 +18,22 @@ const (
 	discardGrace = 10 * time.Millisecond
 )
 
-// emptyReads is how many calls of Read may return neither a byte nor an error. Package bufio has
-// the same limit.
-const emptyReads = 100
-
 // discard discards the response of the last attempt, if there is one.
 func (x *exchange) discard() {
 	if resp := x.resp; resp != nil {
 		x.resp = nil
 		forgetBody(x.failure, resp.Request, x.last.given)
 		x.last.discard(resp, 0)
+	}
+}
+
+// keepBody discards the last response, because the caller does not get it. The StatusError in err
+// keeps the beginning of the body, as in Result. Without a StatusError, keepBody does nothing.
+func (x *exchange) keepBody(err error) {
+	if e := (*StatusError)(nil); x.resp != nil && errors.As(err, &e) {
+		resp := x.resp
+		x.resp = nil
+		e.keep(x.last.discard(resp, keptBytes), x.last.given, cmp.Or(resp.Request, x.req))
 	}
 }
 
@@ -83,9 +90,6 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	}
 	return text.soFar()
 }
-
-// end cancels the context of the attempt.
-func (a *attempt) end() { a.cancel(nil) }
 
 // drain reads at most limit bytes of a body, adds them to kept, and closes the body. It stops early
 // if the attempt is canceled.
@@ -146,21 +150,4 @@ func (k *kept) soFar() []byte {
 	defer k.mu.Unlock()
 	k.free = 0
 	return k.text
-}
-
-// attemptFor returns a new attempt for a response that does not belong to an attempt. The new
-// attempt is needed to discard the response. When the attempt ends, the body is closed, because
-// nothing else ends a Read that hangs. A body of net/http may be closed during a Read. The
-// exception is a compressed body whose first bytes have not arrived: its Close waits for the Read.
-func attemptFor(resp *http.Response) *attempt {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	if rc := resp.Body; rc != nil && rc != http.NoBody {
-		once := &closing{rc, sync.OnceValue(rc.Close)}
-		resp.Body = once
-		context.AfterFunc(ctx, func() {
-			defer func() { _ = recover() }() // drain also calls Close, and passes its panic on
-			_ = once.Close()
-		})
-	}
-	return &attempt{Context: ctx, cancel: cancel}
 }

@@ -3,7 +3,6 @@ package retryhttp_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,19 +17,6 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
 )
-
-func TestIdempotent(t *testing.T) {
-	for methods, want := range map[string]bool{",GET,HEAD,OPTIONS,TRACE,PUT,DELETE,PROPFIND,REPORT,SEARCH,QUERY": true, "POST,PATCH,CONNECT,get,PURGE,propfind,LOCK,PROPPATCH": false} {
-		for method := range strings.SplitSeq(methods, ",") {
-			assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method}), method)
-			for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: {"k"}}}))
-				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: nil}}), "a header without a value is not sent")
-			}
-			assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{"Idempotency": {"k"}}}))
-		}
-	}
-}
 
 const done, again, permanent = "done", "retry", "permanent"
 
@@ -127,29 +113,4 @@ func TestCheckErrors(t *testing.T) {
 			assert.ErrorIs(t, got, tt.err)
 		})
 	}
-}
-
-// The text names the request, but contains no part of the URL that may be secret.
-func TestStatusError(t *testing.T) {
-	for _, tt := range []struct{ method, url, want string }{
-		{"GET", "http://example.test/orders/17", "retryhttp: GET http://example.test/orders/17: 503 Service Unavailable"},
-		{"", "http://example.test", "retryhttp: GET http://example.test: 503 Service Unavailable"},
-		{"POST", "https://user:secret@example.test:8443/a%2Fb/%20c?token=secret#secret", "retryhttp: POST https://example.test:8443/a%2Fb/%20c: 503 Service Unavailable"},
-		{"PUT", "https://token@[::1]:8080/?", "retryhttp: PUT https://[::1]:8080/: 503 Service Unavailable"},
-	} {
-		u, err := url.Parse(tt.url)
-		require.NoError(t, err)
-		req := &http.Request{Method: tt.method, URL: u}
-		resp := asksToWait(503, 2)
-		resp.Request = req
-		e := retryhttp.NewStatusError(resp)
-		u.Host, req.Method = "another.test", "PATCH"
-		resp.Header.Set("Retry-After", "9")
-		assert.EqualError(t, e, tt.want)
-		assert.NotContains(t, fmt.Sprintf("%v %+v %s", e, e, e), "secret")
-		assert.Equal(t, 503, e.HTTPStatusCode())
-		assert.Equal(t, "2", e.Header.Get("Retry-After"), "the header is a copy")
-	}
-	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
-	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
 }

@@ -39,8 +39,6 @@ func AttemptOf(ctx context.Context) int {
 	return 1
 }
 
-type attemptKey struct{}
-
 // RequestOf returns the request that the caller passed to a [Transport]. Call it in OnEvent and in
 // Wait of the policy, with the context that they get. It returns the request even if no attempt was
 // sent. For any other context, such as the context of an attempt, RequestOf returns nil.
@@ -49,23 +47,4 @@ func RequestOf(ctx context.Context) *http.Request {
 		return x.req
 	}
 	return nil
-}
-
-// attemptOf returns the attempt that sends req, or nil. It does not only look at the context of
-// req, because Prepare or Base may send another request in the context of the attempt, for example
-// to fetch a token.
-func attemptOf(req *http.Request) *attempt {
-	if req == nil {
-		return nil
-	}
-	if a := attemptIn(req.Context()); a != nil && a.to.isOf(req) {
-		return a
-	}
-	return nil
-}
-
-// attemptIn returns the attempt whose context is ctx or an ancestor of ctx, or nil.
-func attemptIn(ctx context.Context) *attempt {
-	a, _ := ctx.Value(attemptKey{}).(*attempt)
-	return a
 }

@@ -2,7 +2,9 @@ package retryhttp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -52,6 +54,13 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 	}
 }
 
+// overHTTP1 reports whether a TLS connection speaks HTTP/1. For a connection without TLS it reports
+// false, because all connections of an http.Transport without TLS speak the same protocol.
+func overHTTP1(conn net.Conn) bool {
+	c, ok := conn.(*tls.Conn)
+	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
+}
+
 // mayBeDone reports whether the server may have processed a request that failed with err. It
 // reports true unless there is evidence to the contrary. canceled reports whether the context of
 // the request is done.
@@ -79,6 +88,47 @@ func (e *evidence) repeated(resp *http.Response) error {
 
 var errAgain = errors.New(
 	"net/http has repeated the request, because its idle connection broke")
+
+var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
+	"and LendBudget does not let net/http repeat the request")
+
+// forbidRepeats keeps net/http from repeating req after the header of req has been written.
+//
+// net/http repeats a request with an Idempotency-Key, if the name of the header is in canonical
+// form. Therefore this function writes the name in lower case. net/http also repeats a GET, HEAD,
+// OPTIONS or TRACE if it has no body, or if its GetBody returns a body. Therefore this function
+// lets GetBody fail after the header has been written. If there is no body, it sets an empty body
+// and a GetBody. Over HTTP/1 an empty body sends nothing.
+//
+// Over HTTP/2 the server could not see that the body is empty, and a proxy could not send the
+// request again. An empty body is not needed there, because over HTTP/2 net/http repeats requests
+// that the server has refused before processing them.
+func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
+	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if values, ok := req.Header[key]; ok {
+			delete(req.Header, key)
+			req.Header[strings.ToLower(key)] = values
+		}
+	}
+	getBody := req.GetBody
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		if !http2 && (req.Body == nil || req.Body == http.NoBody) {
+			getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
+			req.Body, _ = getBody()
+			req.TransferEncoding = []string{"identity"} // so that a TRACE is not sent in chunks
+		}
+	}
+	if getBody == nil {
+		return
+	}
+	req.GetBody = func() (io.ReadCloser, error) {
+		if e.wrote.Load() > 0 {
+			return nil, errRepeat
+		}
+		return getBody()
+	}
+}
 
 // noConnection reports whether err says that there was no connection to the server or to its proxy.
 // The error is the only evidence for most idempotent requests, because they are not traced. If err
@@ -147,21 +197,3 @@ type streamError struct {
 }
 
 const refusedStream = 0x7 // RFC 9113 section 7
-
-// undone reports whether a status says that the server has refused the request before processing
-// it. Then even a POST may be sent again. The function Check retries only some of these statuses,
-// and some only with a Retry-After. A Check of the user may retry all of them.
-func undone(status int) bool {
-	switch status {
-	case http.StatusUnauthorized, // RFC 9110 section 15.5.2: the request "has not been applied"
-		http.StatusForbidden,             // RFC 9110 section 15.5.4: the server "refuses to fulfill it"
-		http.StatusProxyAuthRequired,     // RFC 9110 section 15.5.8: a proxy refuses the request
-		http.StatusRequestEntityTooLarge, // RFC 9110 section 15.5.14: the server is "refusing to process"
-		http.StatusMisdirectedRequest,    // RFC 9110 section 15.5.20
-		http.StatusTooEarly,              // RFC 8470 section 5.2
-		http.StatusTooManyRequests:       // RFC 6585 section 4: servers check the limit before the work
-		return true
-	default:
-		return false
-	}
-}

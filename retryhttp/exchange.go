@@ -20,7 +20,7 @@ import (
 //  1. RoundTrip (transport.go) makes the exchange. run calls retry.Do, which is called "the loop"
 //     here. loopPolicy returns the policy of the loop. It is the caller's policy, in which some
 //     functions are replaced by functions of this file.
-//  2. Before each attempt, the loop calls enter (gate.go) if there is a Gate or the caller's policy
+//  2. Before each attempt, the loop calls enter if there is a Gate or the caller's policy
 //     has an Enter.
 //  3. The loop calls the method attempt, which calls five functions in turn. "next" makes the
 //     attempt and its context. "send" (attempt.go) sends a copy of the request through Base.
@@ -119,6 +119,24 @@ func (x *exchange) cannotRepeat() error {
 	}
 }
 
+// enter is the Enter of the loop, if there is a Gate or the policy has an Enter. It does nothing
+// for attempt 1 of an exchange that fetches the missing bytes of a download. There, attempt 1 is
+// the attempt whose body broke off, so no request is sent for it.
+func (x *exchange) enter(ctx context.Context, e retry.Event) error {
+	if e.Attempt == 1 && x.last != nil {
+		return nil
+	}
+	if x.gate != nil {
+		if refused := x.gate.hold(e.Elapsed); refused != nil {
+			return refused
+		}
+	}
+	if x.policy.Enter != nil {
+		return x.policy.Enter(ctx, e)
+	}
+	return nil
+}
+
 // attempt makes one attempt. It returns the error of the attempt, or nil if the attempt succeeded.
 //
 // If the policy has an AttemptTimeout, ctx ends after this time, or when the method attempt
@@ -182,28 +200,6 @@ func (x *exchange) next() *attempt {
 	return a
 }
 
-// isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so in four cases:
-//
-//   - A request below this Transport was repeated because its answer was lost (a.before).
-//   - The request was sent and got no response.
-//   - The response is a 408. Some servers send a 408 if a handler takes too long: see Transport.
-//   - The response is not a 4xx. It may be a 5xx, or a success that Check has rejected, for example
-//     because its body broke off.
-func (a *attempt) isLost() bool {
-	rejected := a.status/100 == 4 && a.status != http.StatusRequestTimeout
-	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
-}
-
-// lostAs returns the error of a lost attempt: a.before if it is set, and otherwise the error that
-// Check returned. If a is nil, lostAs returns nil.
-func (a *attempt) lostAs() error {
-	if a == nil {
-		return nil
-	}
-	return cmp.Or(a.before, a.failure)
-}
-
 // check returns the error of the last attempt, or nil if the attempt succeeded. If err is nil,
 // x.resp is the response. Otherwise x.resp is nil, and err says why.
 func (x *exchange) check(err error) error {
@@ -228,6 +224,18 @@ func (x *exchange) check(err error) error {
 		return retry.Permanent(err)
 	}
 	return failure
+}
+
+// unsent returns the error of an attempt that is not sent because of err. The error includes the
+// error of the previous attempt. If err is nil, unsent returns nil.
+func (x *exchange) unsent(what string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", what, err)
+	}
+	if err != nil && x.failure != nil {
+		err = fmt.Errorf("%w (the attempt before: %w)", err, x.failure)
+	}
+	return err
 }
 
 // settle adds the Ratio of the Budget to the Budget if the attempt failed with a status that shows
@@ -403,3 +411,7 @@ func (x *exchange) String() string { return "retryhttp.exchange" }
 // Transport, the context of that request's attempt also leads to x, but contains another attempt
 // than the context of x. Then isFor reports false.
 func (x *exchange) isFor(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }
+
+// The function Hedged calls this method. It reports whether the answer of the last attempt came
+// from a second request. It reports false if ctx belongs to another attempt; see isFor.
+func (x *exchange) Hedged(ctx context.Context) bool { return x.hedged.Load() && x.isFor(ctx) }

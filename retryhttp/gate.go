@@ -108,24 +108,6 @@ func (g *Gate) newPassage(x *exchange) *passage {
 	return &passage{Gate: g, x: x, key: key}
 }
 
-// enter is the Enter of the loop, if there is a Gate or the policy has an Enter. It does nothing
-// for attempt 1 of an exchange that fetches the missing bytes of a download. There, attempt 1 is
-// the attempt whose body broke off, so no request is sent for it.
-func (x *exchange) enter(ctx context.Context, e retry.Event) error {
-	if e.Attempt == 1 && x.last != nil {
-		return nil
-	}
-	if x.gate != nil {
-		if refused := x.gate.hold(e.Elapsed); refused != nil {
-			return refused
-		}
-	}
-	if x.policy.Enter != nil {
-		return x.policy.Enter(ctx, e)
-	}
-	return nil
-}
-
 // hold waits until the gate is open. elapsed is the time since the call began. If the limits of the
 // call do not allow such a long wait, hold returns at once with the error of the call.
 func (p *passage) hold(elapsed time.Duration) *retry.Error {

@@ -88,10 +88,6 @@ type Hedge struct {
 // came from a second request. Package retrylog logs this as "hedged".
 func Hedged(ctx context.Context) bool { return ctxvalue.Hedged(ctx) }
 
-// The function Hedged calls this method. It reports whether the answer of the last attempt came
-// from a second request. It reports false if ctx belongs to another attempt; see isFor.
-func (x *exchange) Hedged(ctx context.Context) bool { return x.hedged.Load() && x.isFor(ctx) }
-
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (h *Hedge) CloseIdleConnections() { (&Transport{Base: h.Base}).CloseIdleConnections() }
 

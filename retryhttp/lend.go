@@ -1,14 +1,9 @@
 package retryhttp
 
 import (
-	"crypto/tls"
-	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/goretry/retry"
@@ -55,6 +50,17 @@ import (
 func LendBudget(base http.RoundTripper, limit int) http.RoundTripper {
 	return &lender{under: Transport{Base: base}, limit: limit}
 }
+
+// lentName and spentName are the headers for lent retries. docs/budget.md defines their values.
+// Package retrygrpc has the same rules for gRPC metadata.
+const (
+	// lentName is a header of a request. Its value is how many retries the server may make, together
+	// with all servers that it calls.
+	lentName = "Retry-Budget"
+	// spentName is a header of a response. Its value is how many retries the server and the servers
+	// below it have made.
+	spentName = "Retry-Budget-Spent"
+)
 
 // A lender is the RoundTripper that LendBudget returns.
 type lender struct {
@@ -121,6 +127,22 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// unspentOf returns how many of the lent retries go back to the lender. values are the values of
+// the response's header spentName. Without a value, all lent retries go back. The greatest of
+// several values counts, because a server may have passed on the report of another server. If a
+// value is not a number, no retry goes back.
+func unspentOf(values []string, lent int) int {
+	spent := 0
+	for _, value := range values {
+		n, ok := number(value, lent)
+		if !ok {
+			return 0
+		}
+		spent = max(spent, n)
+	}
+	return lent - spent
+}
+
 // onlyHTTP2 reports whether all answers of a host came over HTTP/2. Without an answer, it reports
 // false.
 func (l *lender) onlyHTTP2(h host) bool {
@@ -144,54 +166,6 @@ func (l *lender) learn(h host, protocol int) {
 	l.http2[h.clone()] = protocol == 2 // a clone does not keep the URL in memory
 }
 
-// overHTTP1 reports whether a TLS connection speaks HTTP/1. For a connection without TLS it reports
-// false, because all connections of an http.Transport without TLS speak the same protocol.
-func overHTTP1(conn net.Conn) bool {
-	c, ok := conn.(*tls.Conn)
-	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
-}
-
-var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
-	"and LendBudget does not let net/http repeat the request")
-
-// forbidRepeats keeps net/http from repeating req after the header of req has been written.
-//
-// net/http repeats a request with an Idempotency-Key, if the name of the header is in canonical
-// form. Therefore this function writes the name in lower case. net/http also repeats a GET, HEAD,
-// OPTIONS or TRACE if it has no body, or if its GetBody returns a body. Therefore this function
-// lets GetBody fail after the header has been written. If there is no body, it sets an empty body
-// and a GetBody. Over HTTP/1 an empty body sends nothing.
-//
-// Over HTTP/2 the server could not see that the body is empty, and a proxy could not send the
-// request again. An empty body is not needed there, because over HTTP/2 net/http repeats requests
-// that the server has refused before processing them.
-func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
-	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-		if values, ok := req.Header[key]; ok {
-			delete(req.Header, key)
-			req.Header[strings.ToLower(key)] = values
-		}
-	}
-	getBody := req.GetBody
-	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		if !http2 && (req.Body == nil || req.Body == http.NoBody) {
-			getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
-			req.Body, _ = getBody()
-			req.TransferEncoding = []string{"identity"} // so that a TRACE is not sent in chunks
-		}
-	}
-	if getBody == nil {
-		return
-	}
-	req.GetBody = func() (io.ReadCloser, error) {
-		if e.wrote.Load() > 0 {
-			return nil, errRepeat
-		}
-		return getBody()
-	}
-}
-
 // ledAway reports whether a redirect has led req to another scheme or host, even if a later
 // redirect has led back. It also reports true if it cannot know, because a response in the chain
 // has no Request.
@@ -205,4 +179,21 @@ func ledAway(req *http.Request) bool {
 		req = before
 	}
 	return false
+}
+
+// number reads a number that consists only of digits. If the number is above limit, it returns
+// limit.
+func number(text string, limit int) (n int, ok bool) {
+	for i := range len(text) {
+		digit := int(text[i]) - '0'
+		if digit < 0 || digit > 9 {
+			return 0, false
+		}
+		if digit > limit || n > (limit-digit)/10 {
+			n = limit
+		} else {
+			n = n*10 + digit
+		}
+	}
+	return n, text != ""
 }

@@ -92,7 +92,7 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	}
 	a := attemptOf(req)
 	if a != nil {
-		late := time.AfterFunc(time.Second, func() { a.cancel(errSlow) })
+		late := time.AfterFunc(time.Second, func() { a.cancel(errSlowLLM) })
 		defer late.Stop()
 	}
 	if isEvents(resp) {
@@ -104,8 +104,8 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	if !is { // a compressed stream
 		return said, nil
 	}
-	if read.err != nil && a != nil && context.Cause(a) == errSlow {
-		read.err = errSlow
+	if read.err != nil && a != nil && context.Cause(a) == errSlowLLM {
+		read.err = errSlowLLM
 	}
 	if !said.isError { // the body may still be JSON
 		said = failureIn(read.head)
@@ -124,7 +124,7 @@ func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 	return said
 }
 
-var errSlow = errors.New("retryhttp: the body of an error took longer than a second")
+var errSlowLLM = errors.New("retryhttp: the body of an error took longer than a second")
 
 // A StreamError is an error event at the beginning of a stream. Its fields are copied from the
 // event, so they come from the server. If it is the error of the last attempt, the caller of the

@@ -68,8 +68,6 @@ func (x *exchange) whyNot(resp *http.Response) string {
 	}
 }
 
-func isGet(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }
-
 // identical reports whether the body of a response has no encoding.
 func identical(resp *http.Response) bool {
 	encoding := resp.Header.Get("Content-Encoding")
@@ -279,16 +277,6 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	n, err := d.advance(got.n, got.err)
 	d.broke = err
 	return n, nil
-}
-
-// keepBody discards the last response, because the caller does not get it. The StatusError in err
-// keeps the beginning of the body, as in Result. Without a StatusError, keepBody does nothing.
-func (x *exchange) keepBody(err error) {
-	if e := (*StatusError)(nil); x.resp != nil && errors.As(err, &e) {
-		resp := x.resp
-		x.resp = nil
-		e.keep(x.last.discard(resp, keptBytes), x.last.given, cmp.Or(resp.Request, x.req))
-	}
 }
 
 // isEnd reports whether resp is a 416 which says that a body of unknown length ends at off. Most

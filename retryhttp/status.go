@@ -1,110 +1,42 @@
 package retryhttp
 
-import (
-	"cmp"
-	"errors"
-	"fmt"
-	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-	"time"
-)
+import "net/http"
 
-// A StatusError is the error of an attempt if Check does not accept the status of its response.
-// RetryIf, Classify, Prepare and OnEvent get the StatusError. The caller of a [Transport] gets the
-// response, and can call [Result] to get the StatusError.
-type StatusError struct {
-	StatusCode int
-	Header     http.Header // a copy of the response's header
-
-	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the Check
-	// of [LLM], and in a [BrokenError]. Otherwise it is nil. The text of the error does not contain
-	// Body, which comes from the server and may be secret. OnEvent and Result may get the same
-	// StatusError, so do not read Body in another goroutine while Result runs.
-	Body []byte
-
-	method  string
-	url     url.URL // the URL of the request, without user, query and fragment
-	advice  Advice
-	unpaid  string        // the code that says that the account cannot pay; "": no such code
-	hasBody bool          // Body is not set yet, and may be set from the response
-	request *http.Request // the Request of the response
-}
-
-// NewStatusError returns resp as an error, with the wait that [AdviceOf] reads from its
-// Retry-After. In a Check, use the method StatusError of the [Transport] instead.
-func NewStatusError(resp *http.Response) *StatusError {
-	return new(Transport).StatusError(resp.Request, resp)
-}
-
-// StatusError returns resp as an error. Use it in a Check. The error has the wait that the Advise
-// of t reads from resp, and the method and URL of req. If req is nil, the text of the error has no
-// method and no URL.
-func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusError {
-	advise := t.Advise
-	if advise == nil {
-		advise = AdviceOf
-	}
-	e := &StatusError{
-		StatusCode: resp.StatusCode, Header: resp.Header.Clone(),
-		advice: advise(resp), hasBody: true, request: resp.Request,
-	}
-	if req != nil && req.URL != nil {
-		u := req.URL
-		e.method = cmp.Or(req.Method, http.MethodGet)
-		e.url = url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	}
-	return e
-}
-
-// Error returns one line: "retryhttp: GET https://example.com/orders: 503 Service Unavailable". The
-// line does not contain the user, the query and the fragment of the URL, because they may be
-// secret. If the Check of [LLM] found that the account cannot pay, the line ends with the reason,
-// such as "(the account cannot pay: insufficient_quota)".
-func (e *StatusError) Error() string {
-	text := "retryhttp: "
-	if e.method != "" {
-		text += e.method + " " + e.url.String() + ": "
-	}
-	status := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
-	return text + strings.TrimSpace(status) + unpaidText(e.unpaid)
-}
-
-// keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
-// It also does nothing if e is the error of another response, such as the response of a token
-// server. text is the beginning of the body of a response. requests are all values that the field
-// Request of this response has had, because a Check may set another value.
-func (e *StatusError) keep(text []byte, requests ...*http.Request) {
-	// The requests are compared first. If e is the error of a response to another call, that call may
-	// be writing hasBody at the same time.
-	if slices.Contains(requests, e.request) && e.hasBody {
-		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
+// passes reports whether a status alone says that another attempt may succeed.
+func passes(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly,
+		http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported,
+		http.StatusVariantAlsoNegotiates, http.StatusInsufficientStorage, http.StatusLoopDetected,
+		http.StatusNotExtended, http.StatusNetworkAuthenticationRequired:
+		return false
+	default:
+		return status >= 500 && status <= 599
 	}
 }
 
-// forgetBody makes keep do nothing for the StatusError in failure. It is called before the response
-// of this StatusError is discarded. A Check may return the same error again for a later attempt,
-// and then the Body must not come from the later response. keep would not notice this, because the
-// responses of a call usually have the same Request. requests are the Requests that the discarded
-// response has had.
-func forgetBody(failure error, requests ...*http.Request) {
-	e, ok := failure.(*StatusError)
-	if !ok {
-		ok = errors.As(failure, &e)
-	}
-	if ok && slices.Contains(requests, e.request) && e.hasBody {
-		e.hasBody = false
-	}
+// healthy reports whether the status of a failure shows that the server works. Such a failure
+// refills the Budget as a success does. docs/budget.md has the reasons.
+func healthy(status int) bool {
+	return status >= 400 && status <= 499 && !passes(status)
 }
 
-// keptBytes is the largest length of the Body of a StatusError.
-const keptBytes = 1 << 10
-
-// HTTPStatusCode returns the status of the response.
-func (e *StatusError) HTTPStatusCode() int { return e.StatusCode }
-
-// RetryAfter returns the wait that the server asked for. It returns 0 if the server did not ask for
-// a wait, and 1ns if it asked for a wait of 0. A call gives up if the wait is longer than
-// MaxRetryAfter.
-func (e *StatusError) RetryAfter() time.Duration { return max(0, e.advice.Wait) }
+// undone reports whether a status says that the server has refused the request before processing
+// it. Then even a POST may be sent again. The function Check retries only some of these statuses,
+// and some only with a Retry-After. A Check of the user may retry all of them.
+func undone(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, // RFC 9110 section 15.5.2: the request "has not been applied"
+		http.StatusForbidden,             // RFC 9110 section 15.5.4: the server "refuses to fulfill it"
+		http.StatusProxyAuthRequired,     // RFC 9110 section 15.5.8: a proxy refuses the request
+		http.StatusRequestEntityTooLarge, // RFC 9110 section 15.5.14: the server is "refusing to process"
+		http.StatusMisdirectedRequest,    // RFC 9110 section 15.5.20
+		http.StatusTooEarly,              // RFC 8470 section 5.2
+		http.StatusTooManyRequests:       // RFC 6585 section 4: servers check the limit before the work
+		return true
+	default:
+		return false
+	}
+}

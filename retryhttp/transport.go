@@ -245,10 +245,6 @@ type Transport struct {
 	origin  *Transport // a clone uses the targets of origin; nil: t uses its own targets
 }
 
-// NoBudgets is a value for the field Budgets of a [Transport]. Targets then have no Budget. A
-// Budget in the policy of a request, or in its context, still limits retries.
-func NoBudgets(*http.Request) *retry.Budget { return nil }
-
 // RoundTrip sends a request until an attempt succeeds or the policy says to stop. It returns the
 // last response, whatever its status, with an unread body. Read the body to its end or close it:
 // this releases the context of the attempt. If the last attempt failed, [ErrorOf] says why there

@@ -36,6 +36,10 @@ type RedriveOptions struct {
 	OnProgress func(done, total int)
 }
 
+// longestWindow is the upper limit for Window. The queue of a job may no longer exist when a
+// longer Window ends.
+const longestWindow = 365 * 24 * time.Hour
+
 // A RedriveResult says what a Redrive did, even if Redrive returned an error.
 type RedriveResult struct {
 	Found int // how many dead letters were examined

@@ -29,10 +29,6 @@ func Stuck(err error) error { return stuckError{err} }
 
 func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
 
-// longestWindow is the upper limit for Window. The queue of a job may no longer exist when a
-// longer Window ends.
-const longestWindow = 365 * 24 * time.Hour
-
 // Walk does the work of Redrive that is the same in every queue. It is for authors of adapters.
 // Walk calls iterate once, and iterate must call [Walk.Look] for each dead letter of the queue.
 // To stop early, iterate returns an error. Walk returns the counts even if it returns an error.

@@ -1,7 +1,6 @@
 package retrylog
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -149,18 +148,3 @@ func appendStopped(text []byte, e *retry.Event) []byte {
 	}
 	return text
 }
-
-// stopReason returns a text that says why a call stopped.
-func stopReason(e *retry.Event) string {
-	if e.Reason == retry.ReasonExhausted && e.Max > 1 && number(*e) == e.Max {
-		return fmt.Sprintf("no attempt is left of %d", e.Max)
-	}
-	if reason, ok := reasons[e.Reason]; ok {
-		return strings.Replace(reason.text, "ELAPSED", e.Elapsed.String(), 1)
-	}
-	return printable.Line(string(e.Reason))
-}
-
-// textOf returns the text of an error. It uses fmt.Sprint, which does not panic if err is a nil
-// pointer whose Error method panics.
-func textOf(err error) string { return fmt.Sprint(err) }

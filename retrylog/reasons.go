@@ -1,6 +1,12 @@
 package retrylog
 
-import "github.com/goretry/retry"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/printable"
+)
 
 // These bits say when a reason can stop a call, and whether it has a Cause.
 const (
@@ -46,4 +52,15 @@ var reasons = map[retry.Reason]struct {
 func hasBit(e retry.Event, bits int) bool {
 	reason, known := reasons[e.Reason]
 	return !known || reason.bits&bits != 0
+}
+
+// stopReason returns a text that says why a call stopped.
+func stopReason(e *retry.Event) string {
+	if e.Reason == retry.ReasonExhausted && e.Max > 1 && number(*e) == e.Max {
+		return fmt.Sprintf("no attempt is left of %d", e.Max)
+	}
+	if reason, ok := reasons[e.Reason]; ok {
+		return strings.Replace(reason.text, "ELAPSED", e.Elapsed.String(), 1)
+	}
+	return printable.Line(string(e.Reason))
 }

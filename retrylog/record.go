@@ -2,6 +2,7 @@ package retrylog
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"reflect"
@@ -53,7 +54,7 @@ var (
 	ended     = each[3:]
 )
 
-// isKnown reports whether this version knows the kind. Other kinds come from a newer version.
+// isKnown reports whether this version knows the kind of a Record. Others are from a newer version.
 func isKnown(kind retry.EventKind) bool { return slices.Contains(each, kind) }
 
 // fields contains all fields in the order in which slog writes them.
@@ -92,6 +93,10 @@ func (r Record) bare() Record {
 	}
 	return r
 }
+
+// number returns the Number of e. If Number is 0, as in an event made by hand, it returns
+// Attempt.
+func number(e retry.Event) int { return cmp.Or(e.Number, e.Attempt) }
 
 // isZero reports whether a field of r is zero.
 func (f field) isZero(r *Record) bool { return reflect.ValueOf(f.pointer(r)).Elem().IsZero() }

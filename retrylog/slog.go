@@ -105,12 +105,3 @@ func attrOf(field any) slog.Value {
 		return slog.StringValue(printable.Line(fmt.Sprint(reflect.ValueOf(field).Elem())))
 	}
 }
-
-// A textError is an error with a text that is safe to print on a terminal.
-type textError struct {
-	text string
-	err  error
-}
-
-func (e *textError) Error() string { return e.text }
-func (e *textError) Unwrap() error { return e.err }

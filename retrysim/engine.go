@@ -2,13 +2,12 @@ package retrysim
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"time"
+	"unsafe"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/retrylog"
 )
 
 // An engine simulates one run. Everything that happens is an event in a heap. An event or a queue
@@ -82,38 +81,6 @@ type edge struct {
 	timeouts []entry
 }
 
-// A request is one request to a service. It also contains the state of the call that the request
-// is making to another service.
-type request struct {
-	*service
-	came     int64
-	began    int64 // when the request got a worker
-	sent     int64 // when the attempt in flight began
-	called   int64 // when the first attempt of the call began
-	seed     uint64
-	up       *request // the request that waits for the answer; nil if no request waits
-	down     *request // the request of the attempt in flight
-	attempt  int32    // the number of the attempt; after HealthyAfter it counts from 1 again
-	left     int32    // retries that are left of the lent Budget; -1 if no Budget was lent
-	gen      uint32
-	client   uint32
-	call     uint32 // the number of the call, among all calls of its service
-	before   int32  // how many attempts the call made before its last attempt past HealthyAfter
-	step     uint16 // the index of the call in Calls
-	handled  bool   // the request has a worker
-	outside  bool   // the request is a call from outside
-	deserted bool   // the caller, or a caller of the caller, has given up
-	paid     bool   // the budget of the edge paid for a retry that has not begun yet
-}
-
-// An entry is a request in a queue. The entry is stale if its gen differs from the gen of the
-// request.
-type entry struct {
-	at  int64
-	r   *request
-	gen uint32
-}
-
 // These are the kinds of events. Events at the same time happen in the order of this list.
 const (
 	evSecond  = iota // a second is over
@@ -180,8 +147,11 @@ func (e *engine) run(seconds int) error {
 	return e.err
 }
 
-// checkEvery is the number of events between two checks of the memory that a run holds.
+// checkEvery is the number of events between two checks of the memory that the engine holds.
 const checkEvery = 1 << 14
+
+// mostBytes is the most memory that an engine may hold, without the Result. Tests change it.
+var mostBytes = 256 << 20
 
 // handleNext takes the earliest event out of the heap and handles it.
 func (e *engine) handleNext() {
@@ -220,6 +190,27 @@ func (e *engine) handleNext() {
 	case evSecond:
 		e.endSecond()
 	}
+}
+
+// bytes returns how much memory the engine holds, without the Result: the requests in flight,
+// the queues, the timers, and the budgets of clients. It counts stale entries too.
+func (e *engine) bytes() int {
+	const perClient = 16 // bytes of a map entry in addition to the value
+	entries, clients := 0, 0
+	for i := range e.services {
+		v := &e.services[i]
+		entries += cap(v.queue)
+		for k := range v.edges {
+			entries += cap(v.edges[k].timeouts)
+			if b := v.edges[k].budget; b != nil {
+				clients += len(b.accounts)
+			}
+		}
+	}
+	return (e.live+len(e.free))*int(unsafe.Sizeof(request{})) +
+		cap(e.events.events)*int(unsafe.Sizeof(event{})) +
+		entries*int(unsafe.Sizeof(entry{})) +
+		clients*(perClient+int(unsafe.Sizeof(account{})))
 }
 
 func (e *engine) push(at int64, kind uint64, index int32, gen uint32) {
@@ -278,78 +269,7 @@ func (e *engine) arrive(v *service) {
 	e.enter(r)
 }
 
-// admit returns a new request to a service, or the error with which the service refuses it.
-func (e *engine) admit(v *service, left int32, up *request) (*request, error) {
-	row := &v.rows[e.second]
-	row.Requests++
-	v.requests++
-	switch {
-	case v.fail > 0 && v.works.share() < v.fail:
-		row.Rejected++
-		return nil, ErrFailed
-	case !v.hasWorker() && v.Queue != 0 && v.queued >= max(0, v.Queue):
-		row.Rejected++
-		return nil, ErrRejected
-	}
-	if e.live++; e.live > MaxInFlight {
-		e.err = fmt.Errorf("retrysim: more than %d requests are in flight "+
-			"after %v of simulated time: shorten duration, lower the rate, or limit the queue",
-			MaxInFlight, time.Duration(e.now))
-	}
-	r := e.newRequest()
-	*r = request{
-		gen: r.gen, service: v, came: e.now, left: left, up: up,
-		deserted: up != nil && up.deserted,
-	}
-	if v.clients > 1 {
-		r.client = uint32(v.chooses.Uint64() % uint64(v.clients))
-	}
-	return r, nil
-}
-
-// newRequest reuses a request that has ended. If no request has ended, it allocates a new one.
-func (e *engine) newRequest() (r *request) {
-	if len(e.free) == 0 {
-		return new(request)
-	}
-	r, e.free = e.free[len(e.free)-1], e.free[:len(e.free)-1]
-	return r
-}
-
-// enter starts an admitted request if a worker is idle. If no worker is idle, enter puts the
-// request into the queue.
-func (e *engine) enter(r *request) {
-	if r.hasWorker() {
-		e.start(r)
-		return
-	}
-	r.waited++
-	r.queued++
-	r.queue = append(r.queue, entry{e.now, r, r.gen})
-}
-
 func (v *service) hasWorker() bool { return v.pool < 0 || v.busy < v.pool }
-
-// start gives a worker to a request.
-func (e *engine) start(r *request) {
-	v := r.service
-	e.integrate(v)
-	v.busy++
-	v.started++
-	v.wait += float64(e.now - r.came)
-	r.handled, r.began = true, e.now
-	r.gen++
-	switch {
-	case v.mean == 0:
-		e.proceed(r)
-	case v.Distribution == Fixed:
-		e.schedule(nanoseconds(v.mean), evWorked, r)
-	case v.Distribution == Normal:
-		e.schedule(v.works.normal(v.mean), evWorked, r)
-	default:
-		e.schedule(v.works.exponential(v.mean), evWorked, r)
-	}
-}
 
 // integrate extends the integral of busy to the present time.
 func (e *engine) integrate(v *service) {
@@ -357,237 +277,7 @@ func (e *engine) integrate(v *service) {
 	v.since = e.now
 }
 
-// proceed starts the next call of a request. If the request has no further call, proceed answers
-// the request.
-func (e *engine) proceed(r *request) {
-	if int(r.step) == len(r.edges) {
-		e.answer(r, nil)
-		return
-	}
-	r.calls++
-	r.attempt, r.called, r.seed, r.before, r.call = 1, e.now, 0, 0, r.calls
-	e.startAttempt(r)
-}
-
-func (r *request) edge() *edge { return &r.edges[r.step] }
-
-// startAttempt starts an attempt of the current call of a request.
-func (e *engine) startAttempt(r *request) {
-	to := r.edge()
-	r.sent, r.paid = e.now, false
-	r.gen++
-	e.tell(r, retry.Event{Kind: retry.AttemptStarted})
-	lent := int32(retry.Unlimited)
-	if r.left >= 0 {
-		lent = r.left
-		if to.limit < 0 || int(r.attempt) < to.limit { // keep one retry for this call
-			lent = max(0, lent-1)
-		}
-		r.left -= lent
-	}
-	down, err := e.admit(to.to, lent, r)
-	if err != nil {
-		r.left += max(0, lent)
-		e.attempted(r, err)
-		return
-	}
-	r.down = down
-	gen := r.gen
-	e.enter(down)
-	// A changed gen means that the attempt has been answered.
-	if timeout := int64(to.policy.AttemptTimeout); timeout > 0 && r.gen == gen {
-		at := e.now + min(timeout, math.MaxInt64-e.now)
-		if to.timeouts = append(to.timeouts, entry{at, r, gen}); len(to.timeouts) == 1 {
-			e.push(at, evTimeout, r.index, uint32(r.step))
-		}
-	}
-}
-
-// timeOut ends the attempts of an edge whose timeout has passed.
-func (e *engine) timeOut(v *service, step uint32) {
-	for to := &v.edges[step]; len(to.timeouts) > 0; to.timeouts = to.timeouts[1:] {
-		switch first := to.timeouts[0]; {
-		case first.r.gen != first.gen: // the attempt has been answered
-		case first.at > e.now:
-			e.push(first.at, evTimeout, v.index, step)
-			return
-		default:
-			e.abandon(first.r.down)
-			e.attempted(first.r, ErrTimeout)
-		}
-	}
-}
-
-// abandon handles a request whose caller has given up. The Cancel of the service decides whether
-// the request ends or goes on.
-func (e *engine) abandon(r *request) {
-	r.up = nil
-	switch {
-	case !r.handled && (r.Cancel == CancelQueue || r.Cancel == CancelWork):
-		r.queued--
-		e.finish(r)
-	case r.handled && r.Cancel == CancelWork:
-		r.deserted = true
-		if r.down != nil {
-			e.abandon(r.down)
-		}
-		if r.paid {
-			r.edge().budget.putBack(r.client, token)
-		}
-		e.release(r)
-	default:
-		for ; r != nil; r = r.down {
-			r.deserted = true
-		}
-	}
-}
-
-// attempted ends an attempt of the current call of a request. err is nil if the attempt
-// succeeded.
-func (e *engine) attempted(r *request, err error) {
-	r.gen++
-	r.down = nil
-	took := time.Duration(e.now - r.sent)
-	e.tell(r, retry.Event{Kind: retry.AttemptFinished, Err: err, Took: took})
-	if err == nil {
-		if b := r.edge().budget; b != nil {
-			b.success(r.client, e.now)
-		}
-		success := retry.Decision{Reason: retry.ReasonSuccess}
-		e.tell(r, retry.Event{Kind: retry.CallFinished, Decision: success})
-		r.step++
-		e.proceed(r)
-		return
-	}
-	if d := e.decide(r, err); d >= 0 {
-		e.schedule(int64(d), evRetry, r)
-		return
-	}
-	e.answer(r, ErrFailed)
-}
-
-// decide returns the delay before the next attempt of a call. The delay is negative if there is
-// no next attempt.
-func (e *engine) decide(r *request, err error) time.Duration {
-	p := &r.edge().policy
-	took := time.Duration(e.now - r.sent)
-	timedOut := p.AttemptTimeout > 0 && took >= p.AttemptTimeout
-	if p.HealthyAfter > 0 && took >= p.HealthyAfter && !timedOut {
-		r.seed = 0 // after an attempt past HealthyAfter, delays are drawn from a new seed
-	}
-	a := retry.Attempt{
-		Number: int(r.attempt), Err: err,
-		Took: took, Elapsed: time.Duration(e.now - r.called), Seed: r.seed,
-	}
-	d := p.Next(a)
-	r.seed = cmp.Or(d.Seed, r.seed)
-	if d.Reset {
-		r.before += r.attempt - 1
-		r.attempt, r.called = 1, e.now
-	}
-	if d.Retry() && !d.Reset && !e.pay(r) {
-		d.Reason = retry.ReasonBudget
-	}
-	if !d.Retry() {
-		e.tell(r, retry.Event{
-			Kind: retry.CallFinished, Err: err,
-			Decision: retry.Decision{Reason: d.Reason, Reset: d.Reset},
-		})
-		return -1
-	}
-	e.tell(r, retry.Event{
-		Kind: retry.RetryScheduled, Err: err, Decision: d, Due: e.time().Add(d.Delay),
-	})
-	r.attempt++
-	return d.Delay
-}
-
-// tell sends an event of a call to the OnEvent of its policy. The key of the call consists of the
-// name of the calling service and the number of the call: "web-17" is the 17th call of web.
-func (e *engine) tell(r *request, ev retry.Event) {
-	to := r.edge()
-	if to.policy.OnEvent == nil {
-		return
-	}
-	ev.Time, ev.Elapsed = e.time(), time.Duration(e.now-r.called)
-	ev.Attempt, ev.Number, ev.Max = int(r.before+r.attempt), int(r.attempt), to.limit
-	key := fmt.Sprintf("%s-%d", r.name, r.call)
-	to.policy.OnEvent(retrylog.WithKey(context.Background(), key), ev)
-}
-
 func (e *engine) time() time.Time { return e.epoch.Add(time.Duration(e.now)) }
-
-// pay takes a retry out of the lent Budget and out of the budget of the edge. It reports whether
-// both of them allow the retry.
-func (e *engine) pay(r *request) (allowed bool) {
-	if r.left == 0 {
-		return false
-	}
-	allowed = true
-	if b := r.edge().budget; b != nil {
-		allowed, r.paid = b.take(r.client, e.now, int(r.attempt))
-	}
-	if allowed && r.left > 0 {
-		r.left--
-	}
-	return allowed
-}
-
-// answer ends a request. If a caller waits for the answer, it also ends the attempt of the
-// caller.
-func (e *engine) answer(r *request, err error) {
-	up, left := r.up, max(0, r.left)
-	if r.outside {
-		e.ended++
-		if err == nil && e.now-r.came <= int64(r.Patience) {
-			r.rows[r.came/int64(time.Second)].Worked++
-		}
-	}
-	e.release(r)
-	if up != nil {
-		up.left += left
-		e.attempted(up, err)
-	}
-}
-
-// release ends a request that has a worker, and gives the worker to the next request.
-func (e *engine) release(r *request) {
-	e.integrate(r.service)
-	r.busy--
-	took := float64(e.now - r.began)
-	r.work += took
-	if r.deserted {
-		r.wasted += took
-	}
-	v := r.service
-	e.finish(r)
-	e.feed(v)
-}
-
-// finish makes the events and queue entries of a request stale, and keeps the request for reuse.
-func (e *engine) finish(r *request) {
-	r.gen++
-	e.live--
-	e.free = append(e.free, r)
-}
-
-// feed starts requests from the queue while a worker is idle. A request may end as soon as it
-// starts, and then calls feed again. This inner call returns at once, because the loop of the
-// outer call goes on.
-func (e *engine) feed(v *service) {
-	if v.feeding {
-		return
-	}
-	v.feeding = true
-	for len(v.queue) > 0 && v.hasWorker() {
-		first := v.queue[0]
-		if v.queue = v.queue[1:]; first.r.gen == first.gen {
-			v.queued--
-			e.start(first.r)
-		}
-	}
-	v.feeding = false
-}
 
 // endSecond completes the rows of the second that has just ended.
 func (e *engine) endSecond() {
@@ -605,4 +295,32 @@ func (e *engine) endSecond() {
 	if e.second++; e.second < len(e.services[0].rows) {
 		e.push(e.now+int64(time.Second), evSecond, 0, 0)
 	}
+}
+
+// result returns the counts of the run. It leaves out the time after the Duration of s, in
+// which the engine only waits for the last calls.
+func (e *engine) result(s System) Result {
+	r := Result{
+		Seconds:  make([]Second, s.seconds()),
+		Services: make(map[string]Load, len(e.services)),
+	}
+	normal, begin := s.load(), int(s.firstAt()/time.Second)
+	work, wasted := 0.0, 0.0
+	for i := range e.services {
+		v := &e.services[i]
+		l := v.load(len(r.Seconds), max(1, s.part), normal[v.name])
+		for k, row := range l.Seconds {
+			r.Seconds[k].Calls += row.Calls
+			r.Seconds[k].Worked += row.Worked
+			r.Outcome.Calls += row.Calls
+			r.Outcome.Worked += row.Worked
+			if v.Workers > 0 && k >= begin { // with unlimited workers, wasted work delays nobody
+				work += row.Busy
+				wasted += float64(row.Busy * row.Wasted)
+			}
+		}
+		r.Services[v.name] = l
+	}
+	r.Outcome.Wasted = wasted / max(work, 1e-9)
+	return r
 }

@@ -1,6 +1,8 @@
 package retrysim
 
 import (
+	"cmp"
+	"encoding/json"
 	"math"
 	"slices"
 
@@ -18,6 +20,25 @@ type key struct {
 	value any // a pointer to the field, for package json
 	valid bool
 	write string // what to write if the value is not valid
+}
+
+// readKeys sets the value of each key that m contains.
+func readKeys(m *strict.Mapping, keys []key) {
+	for _, k := range keys {
+		strict.Take(m, k.name, k.write, func(text json.RawMessage) bool {
+			return json.Unmarshal(text, k.value) == nil
+		})
+	}
+}
+
+// check calls fault for each value that is not valid.
+func check(fault func(key string, value any, write string), at string, keys []key) {
+	for _, k := range keys {
+		if !k.valid {
+			text, _ := json.Marshal(k.value) // json.Marshal fails only for NaN and infinity
+			fault(at+k.name, cmp.Or(string(text), "not a finite number"), k.write)
+		}
+	}
 }
 
 func (v *Service) keys() []key {

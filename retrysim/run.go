@@ -37,15 +37,3 @@ func (s System) goOn(e *engine) (Result, error) {
 	s.judge(&r)
 	return r, nil
 }
-
-// isOverloaded reports whether some service gets more work than its workers can do even if no
-// attempt fails.
-func (s System) isOverloaded() bool {
-	normal := s.load()
-	for name, v := range s.Services {
-		if v.Workers > 0 && normal[name]*v.Work.Seconds() >= float64(v.Workers) {
-			return true
-		}
-	}
-	return false
-}

@@ -1,12 +1,10 @@
 package retrysim
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/goretry/retry"
 )
@@ -19,9 +17,6 @@ const (
 	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service: 112 MB
 	longRun      = 2_000_000 // a run of more events than this is not prolonged
 )
-
-// mostBytes is the most memory that a run may hold, without its Result. Tests change it.
-var mostBytes = 256 << 20
 
 // checkSize returns an error if the simulation of s would take too long. It considers two cases:
 // no attempt fails, or every attempt fails.
@@ -63,38 +58,6 @@ func (s System) checkAttempts(order []string) error {
 	return nil
 }
 
-// patience returns the longest Patience of the services of s, in seconds. After the Duration of
-// s, a run goes on for this time to see whether the last calls work.
-func (s System) patience() (seconds int) {
-	for _, v := range s.Services {
-		if v.Rate > 0 {
-			seconds = max(seconds, wholeSeconds(cmp.Or(v.Patience, defaultPatience)))
-		}
-	}
-	return seconds
-}
-
-// bytes returns how much memory a run holds, without its Result: the requests in flight,
-// the queues, the timers, and the budgets of clients. It counts stale entries too.
-func (e *engine) bytes() int {
-	const perClient = 16 // bytes of a map entry in addition to the value
-	entries, clients := 0, 0
-	for i := range e.services {
-		v := &e.services[i]
-		entries += cap(v.queue)
-		for k := range v.edges {
-			entries += cap(v.edges[k].timeouts)
-			if b := v.edges[k].budget; b != nil {
-				clients += len(b.accounts)
-			}
-		}
-	}
-	return (e.live+len(e.free))*int(unsafe.Sizeof(request{})) +
-		cap(e.events.events)*int(unsafe.Sizeof(event{})) +
-		entries*int(unsafe.Sizeof(entry{})) +
-		clients*(perClient+int(unsafe.Sizeof(account{})))
-}
-
 // events estimates how many events a run takes if no attempt fails.
 func (s System) events(order []string) float64 {
 	peak := func(name string) float64 {
@@ -111,6 +74,26 @@ func (s System) events(order []string) float64 {
 		load += requests
 	}
 	return 2 * load * float64(s.seconds())
+}
+
+// normalLoad returns how many requests a second each service gets if no attempt fails. rate
+// returns how many calls a second a service gets from outside.
+func (s System) normalLoad(order []string, rate func(name string) float64) map[string]float64 {
+	load := make(map[string]float64, len(order))
+	for _, name := range order {
+		load[name] += rate(name)
+		for _, e := range s.Services[name].Calls {
+			load[e.To] += load[name]
+		}
+	}
+	return load
+}
+
+// load returns how many requests a second each service gets at the Rates of s if no attempt
+// fails.
+func (s System) load() map[string]float64 {
+	order, _ := s.order()
+	return s.normalLoad(order, func(name string) float64 { return s.Services[name].Rate })
 }
 
 // scale returns the number by which s is divided before the simulation. It is 1 if s is not

@@ -1,11 +1,9 @@
 package retrysim
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -174,29 +172,6 @@ const (
 	maxRate         = 1e9
 )
 
-// seconds returns how many seconds s is simulated.
-func (s System) seconds() int { return wholeSeconds(cmp.Or(s.Duration, s.lastEnd()+defaultTail)) }
-
-func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
-
-// lastEnd returns when the last event ends, or 0 if there is no event.
-func (s System) lastEnd() (end time.Duration) {
-	for _, t := range s.Events {
-		end = max(end, t.At+t.For)
-	}
-	return end
-}
-
-// firstAt returns when the first event begins. Without an event it returns the end of the
-// simulation.
-func (s System) firstAt() time.Duration {
-	at := time.Duration(s.seconds()) * time.Second
-	for _, t := range s.Events {
-		at = min(at, t.At)
-	}
-	return at
-}
-
 // names returns the names of the services, sorted, because the order of a map
 // differs from run to run.
 func (s System) names() []string { return slices.Sorted(maps.Keys(s.Services)) }
@@ -206,55 +181,6 @@ func (s System) entries() []string {
 	return slices.DeleteFunc(s.names(), func(name string) bool {
 		return s.Services[name].Rate == 0
 	})
-}
-
-// order returns the names of the services, each service before the services that it calls.
-// It returns an error if a service calls itself, directly or through other services.
-func (s System) order() (order []string, err error) {
-	done := map[string]bool{}
-	var visit func(path []string)
-	visit = func(path []string) {
-		last := len(path) - 1
-		name := path[last]
-		if i := slices.Index(path, name); i < last {
-			err = fault("services",
-				"services call each other in a circle: %s: take one of these calls out",
-				strings.Join(path[i:], " -> "))
-		}
-		if done[name] || err != nil {
-			return
-		}
-		for _, e := range s.Services[name].Calls {
-			visit(append(path, e.To))
-		}
-		done[name] = true
-		order = append(order, name)
-	}
-	for _, name := range s.names() {
-		visit([]string{name})
-	}
-	slices.Reverse(order)
-	return order, err
-}
-
-// normalLoad returns how many requests a second each service gets if no attempt fails. rate
-// returns how many calls a second a service gets from outside.
-func (s System) normalLoad(order []string, rate func(name string) float64) map[string]float64 {
-	load := make(map[string]float64, len(order))
-	for _, name := range order {
-		load[name] += rate(name)
-		for _, e := range s.Services[name].Calls {
-			load[e.To] += load[name]
-		}
-	}
-	return load
-}
-
-// load returns how many requests a second each service gets at the Rates of s if no attempt
-// fails.
-func (s System) load() map[string]float64 {
-	order, _ := s.order()
-	return s.normalLoad(order, func(name string) float64 { return s.Services[name].Rate })
 }
 
 // edited returns a copy of s in which edit has changed each service.

@@ -1,10 +1,10 @@
 package retrysim
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -26,6 +26,35 @@ func (s System) Validate() error {
 		return err
 	}
 	return s.checkSize(order)
+}
+
+// order returns the names of the services, each service before the services that it calls.
+// It returns an error if a service calls itself, directly or through other services.
+func (s System) order() (order []string, err error) {
+	done := map[string]bool{}
+	var visit func(path []string)
+	visit = func(path []string) {
+		last := len(path) - 1
+		name := path[last]
+		if i := slices.Index(path, name); i < last {
+			err = fault("services",
+				"services call each other in a circle: %s: take one of these calls out",
+				strings.Join(path[i:], " -> "))
+		}
+		if done[name] || err != nil {
+			return
+		}
+		for _, e := range s.Services[name].Calls {
+			visit(append(path, e.To))
+		}
+		done[name] = true
+		order = append(order, name)
+	}
+	for _, name := range s.names() {
+		visit([]string{name})
+	}
+	slices.Reverse(order)
+	return order, err
 }
 
 // validate checks each value of s. It also checks that each call and each event names a service
@@ -77,16 +106,6 @@ func (s System) validateEvent(f *strict.Faults, at string, t *Trigger) {
 	case t.Change == Rate && v.Rate == 0:
 		f.Add(at+"rate", t.Value,
 			"the name of a service that has a rate, because other services get no calls from outside")
-	}
-}
-
-// check calls fault for each value that is not valid.
-func check(fault func(key string, value any, write string), at string, keys []key) {
-	for _, k := range keys {
-		if !k.valid {
-			text, _ := json.Marshal(k.value) // json.Marshal fails only for NaN and infinity
-			fault(at+k.name, cmp.Or(string(text), "not a finite number"), k.write)
-		}
 	}
 }
 

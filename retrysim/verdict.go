@@ -171,4 +171,14 @@ func (r *Result) inDoubt() bool {
 	return !r.growing && (r.Outcome.Verdict == StaysDown || r.Outcome.Verdict == Draining)
 }
 
-func (o Outcome) back() bool { return o.Verdict == Recovers || o.Verdict == Draining }
+// isOverloaded reports whether some service gets more work than its workers can do even if no
+// attempt fails.
+func (s System) isOverloaded() bool {
+	normal := s.load()
+	for name, v := range s.Services {
+		if v.Workers > 0 && normal[name]*v.Work.Seconds() >= float64(v.Workers) {
+			return true
+		}
+	}
+	return false
+}

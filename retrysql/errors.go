@@ -2,9 +2,11 @@ package retrysql
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/harmless"
 )
 
 func unknown(err error) error { return retry.Permanent(&UnknownCommitError{err}) }
@@ -66,10 +68,42 @@ func rolledBack(function, err error) error {
 	}
 }
 
-// functionError returns the error of the function, without the error of the rollback.
-func functionError(err error) error {
-	if e, ok := err.(*rollbackError); ok {
-		return e.function
+// tree yields err and all errors that it wraps, in the order of errors.As.
+func tree(err error) iter.Seq[error] {
+	return func(yield func(error) bool) { walk(err, yield) }
+}
+
+func walk(err error, yield func(error) bool) bool {
+	if err == nil {
+		return true
+	}
+	if !yield(err) {
+		return false
+	}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		return walk(err.Unwrap(), yield)
+	case interface{ Unwrap() []error }:
+		for _, err := range err.Unwrap() {
+			if !walk(err, yield) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// check calls the methods of err that will be called later. It returns err, or a permanent
+// error if a method panics.
+func check(err error) error {
+	panicked := harmless.Ask("retrysql", err, func(err error) {
+		isTransient(err)
+		refused(err)
+		retry.IsPermanent(err)
+		retry.RetryAfterOf(err)
+	})
+	if panicked != nil {
+		return retry.Permanent(panicked)
 	}
 	return err
 }

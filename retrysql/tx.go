@@ -9,7 +9,6 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/harmless"
-	"github.com/goretry/retry/retrynet"
 )
 
 // A Beginner begins transactions, for example a [*sql.DB] or a [*sql.Conn].
@@ -115,10 +114,22 @@ func Tx(
 		})
 	}
 	transient := func(err error) bool {
-		return harmless.Or(false, func() bool { return passes(err) && !isOwnFault(opts, err) })
+		return harmless.Or(false, func() bool { return isTransient(err) && !isOwnFault(opts, err) })
 	}
 	transact := databaseSQL(db, opts, hasSavepoint(db))
 	return transactions(ctx, transact, decidedByTheFunction(p, transient), fn)
+}
+
+// isOwnFault reports whether err comes from a statement that writes although opts makes the
+// transaction read-only.
+func isOwnFault(opts *sql.TxOptions, err error) bool {
+	if opts == nil || !opts.ReadOnly {
+		return false
+	}
+	a := answerOf(err)
+	state, _ := a.(sqlState)
+	code, _ := a.(mySQL)
+	return state.code == readOnlyState || code.state == readOnlyState
 }
 
 // TxFunc is [Tx] for libraries with their own transactions: pgx, GORM, sqlx, bun, ent. Each
@@ -221,6 +232,14 @@ func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Poli
 	return p
 }
 
+// functionError returns the error of the function, without the error of the rollback.
+func functionError(err error) error {
+	if e, ok := err.(*rollbackError); ok {
+		return e.function
+	}
+	return err
+}
+
 // databaseSQL returns a function transact for database/sql. If guarded is true, it sets the
 // savepoint. databaseSQL is small enough to be inlined, so its closure is not allocated.
 func databaseSQL(
@@ -235,67 +254,6 @@ func databaseSQL(
 		}
 		return l.transaction(ctx, tx, guarded, body)
 	}
-}
-
-// transaction calls body with tx, and then commits or rolls back tx.
-func (l *lease) transaction(
-	ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error,
-) error {
-	returned := false
-	defer func() {
-		if !returned {
-			// Ignored: the panic of body, or the error of the savepoint, is more important.
-			_ = l.ask(tx.Rollback)
-		}
-	}()
-	if guarded {
-		if err := execute(ctx, tx, "SAVEPOINT "+savepoint); err != nil {
-			return err
-		}
-	}
-	err := body(tx)
-	returned = true
-	if guarded {
-		err = checkSavepoint(ctx, tx, err)
-	}
-	if err == nil {
-		return l.commit(ctx, tx)
-	}
-	if failed := l.rollback(ctx, tx); failed != nil && !errors.Is(err, errLeft) {
-		return failed
-	}
-	return err
-}
-
-func (l *lease) commit(ctx context.Context, tx *sql.Tx) error {
-	err := l.ask(tx.Commit)
-	if errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
-		return errEnded
-	}
-	return err
-}
-
-func (l *lease) rollback(ctx context.Context, tx *sql.Tx) error {
-	err := l.ask(tx.Rollback)
-	switch {
-	case !errors.Is(err, sql.ErrTxDone):
-		return err
-	case ctx.Err() != nil: // database/sql rolled back when ctx ended
-		return nil
-	default:
-		return errEnded
-	}
-}
-
-// ask calls the database and recovers a panic. database/sql calls methods of the driver's error,
-// which may panic.
-func ask(database func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = retry.Permanent(fmt.Errorf("retrysql: the driver panicked: %v", p))
-		}
-	}()
-	return check(database())
 }
 
 // A run is one attempt of a transaction.
@@ -350,33 +308,6 @@ func (r *run) late(err error) error {
 	}
 	if r.ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 		return &timeoutError{err}
-	}
-	return err
-}
-
-// refused reports whether the server's answer to COMMIT proves that nothing was applied.
-//
-// An error that says that nothing was sent proves nothing, because drivers return such errors
-// even after they have sent COMMIT. If the connection breaks before the answer, SafeToRetry of
-// pgx 5.12 returns true, and other drivers return driver.ErrBadConn. If err also says that the
-// connection was lost, the answer may belong to another statement, such as a rollback whose
-// error transact has joined.
-func refused(err error) bool {
-	a := answerOf(err)
-	return a != nil && a.refused() && !lost(err) && !retrynet.Transient(err)
-}
-
-// check calls the methods of err that will be called later. It returns err, or a permanent
-// error if a method panics.
-func check(err error) error {
-	panicked := harmless.Ask("retrysql", err, func(err error) {
-		passes(err)
-		refused(err)
-		retry.IsPermanent(err)
-		retry.RetryAfterOf(err)
-	})
-	if panicked != nil {
-		return retry.Permanent(panicked)
 	}
 	return err
 }

@@ -135,13 +135,3 @@ func (row Row) reasonAfter(p retry.Policy, delay time.Duration) retry.Reason {
 	fixed := retry.Policy{MaxRetries: 1, Backoff: retry.Fixed(delay), MaxElapsed: p.MaxElapsed}
 	return fixed.Next(retry.Attempt{Number: 1, Elapsed: row.Elapsed}).Reason
 }
-
-// A window holds the shortest and the longest delay that may be drawn.
-type window struct{ lo, hi time.Duration }
-
-func (w window) String() string {
-	if w.lo == w.hi {
-		return w.lo.String()
-	}
-	return fmt.Sprintf("%v to %v", w.lo, w.hi)
-}

@@ -90,3 +90,28 @@ func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (fault
 	}
 	return faults
 }
+
+// auditLoaded returns the faults in the runs of one job and in its dead letter. The parameter
+// `last` is how many attempts the job must make. The parameter `succeeds` says whether the last
+// attempt succeeds.
+func auditLoaded(
+	runs []int, last int, succeeds bool, letter retryjob.DeadLetter, dead bool,
+) (faults []string) {
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	for i, attempt := range runs {
+		if attempt != i+1 {
+			say("run %d is attempt %d", i+1, attempt)
+		}
+	}
+	if len(runs) != last {
+		say("it ran %d times, want %d", len(runs), last)
+	}
+	if dead == succeeds {
+		say("the last attempt succeeds: %t, dead letter: %t", succeeds, dead)
+	}
+	if dead && (letter.Reason != retry.ReasonExhausted || letter.Attempts != last) {
+		say("the dead letter says %q after %d attempts, want %q after %d",
+			letter.Reason, letter.Attempts, retry.ReasonExhausted, last)
+	}
+	return faults
+}

@@ -25,11 +25,6 @@ func faultPolicy(e Engine) retry.Policy {
 	}
 }
 
-// succeeds reports whether an attempt succeeds. Seven of ten attempts succeed.
-func succeeds(key string, attempt int) bool {
-	return retry.SeedOf(fmt.Sprintf("%s/%d", key, attempt))%10 >= 3
-}
-
 // longest is the upper limit for the random duration of an attempt in Kills and Restarts.
 const longest = 100 * time.Millisecond
 
@@ -90,10 +85,6 @@ func Kills(t *testing.T, e Engine, kills int) {
 	}
 	audit(t, e, q, j, keys, kills, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
 }
-
-// PlantedPrefix is the prefix of the keys that Kills passes to the method Plant of a
-// [Stranger].
-const PlantedPrefix = "planted-"
 
 // killAll starts processes that follow the order o, and kills each of them. The parameter kills is
 // the number of processes in all, and atOnce is how many of them run at once.

@@ -74,6 +74,19 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 	return faults
 }
 
+// numbers returns the numbers of the attempts that must run, in this order.
+func (r *row) numbers(e Engine) (numbers []int) {
+	for n := 1; n <= r.attempts; n++ {
+		numbers = append(numbers, n)
+	}
+	if r.stopIn > 0 && e.Uncounted {
+		for i := r.stopIn; i < len(numbers); i++ {
+			numbers[i]--
+		}
+	}
+	return numbers
+}
+
 // longestErr is the maximum length of the error in a dead letter in bytes.
 const longestErr = 8 << 10
 

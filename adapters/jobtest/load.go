@@ -72,6 +72,11 @@ func (l *load) do(_ context.Context, key string, attempt int) error {
 	return errBoom
 }
 
+// succeeds reports whether an attempt succeeds. Seven of ten attempts succeed.
+func succeeds(key string, attempt int) bool {
+	return retry.SeedOf(fmt.Sprintf("%s/%d", key, attempt))%10 >= 3
+}
+
 // work runs the jobs on four workers, and returns how long this took. The first worker uses q.
 // Each of the other workers opens the queue itself.
 func (l *load) work(
@@ -143,31 +148,6 @@ func (l *load) audit(
 		t.Errorf("%d dead letters, and %d of them are jobs", len(letters), dead)
 	}
 	return ran, want, dead
-}
-
-// auditLoaded returns the faults in the runs of one job and in its dead letter. The parameter
-// `last` is how many attempts the job must make. The parameter `succeeds` says whether the last
-// attempt succeeds.
-func auditLoaded(
-	runs []int, last int, succeeds bool, letter retryjob.DeadLetter, dead bool,
-) (faults []string) {
-	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	for i, attempt := range runs {
-		if attempt != i+1 {
-			say("run %d is attempt %d", i+1, attempt)
-		}
-	}
-	if len(runs) != last {
-		say("it ran %d times, want %d", len(runs), last)
-	}
-	if dead == succeeds {
-		say("the last attempt succeeds: %t, dead letter: %t", succeeds, dead)
-	}
-	if dead && (letter.Reason != retry.ReasonExhausted || letter.Attempts != last) {
-		say("the dead letter says %q after %d attempts, want %q after %d",
-			letter.Reason, letter.Attempts, retry.ReasonExhausted, last)
-	}
-	return faults
 }
 
 // replay makes each decision in the log again with the policy, and fails the test if a decision

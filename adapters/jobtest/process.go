@@ -10,8 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
-
-	"github.com/goretry/retry"
 )
 
 // An order tells a worker process what to do. The test starts the process with the order, and
@@ -138,23 +136,3 @@ func (p *process) kill() error {
 	<-p.exited
 	return err
 }
-
-// `until` calls `done` every 20 ms until `done` returns true or an error.
-func until(ctx context.Context, done func() (bool, error)) error {
-	return retry.Do(ctx, retry.Policy{
-		MaxAttempts: retry.Unlimited,
-		Backoff:     retry.Fixed(20 * time.Millisecond),
-		RetryIf:     func(err error) bool { return err == errNotYet },
-	}, func(context.Context) error {
-		switch ok, err := done(); {
-		case err != nil:
-			return err
-		case !ok:
-			return errNotYet
-		default:
-			return nil
-		}
-	})
-}
-
-var errNotYet = errors.New("not yet")

@@ -28,9 +28,6 @@ var errKept = errors.New("boom, and the dead letter stays")
 // forgedLetters is how many forged dead letters a Forger puts into its queue.
 const forgedLetters = 12
 
-// ForgedPrefix is the prefix of the keys that Redrive passes to the method Forge of a [Forger].
-const ForgedPrefix = "forged-"
-
 // `picks` is the Filter of all redrives in this test. It returns true for nine of ten dead
 // letters.
 func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }

@@ -2,11 +2,9 @@ package jobtest
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -201,6 +199,19 @@ func (r *row) worker(ctx context.Context, q Queue, j *journal, done func() (bool
 	return work(ctx, q, p, r.do(j), done)
 }
 
+// A worker calls the result of `do` for each attempt of the job in the row r.
+func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) error {
+	return func(ctx context.Context, key string, attempt int) error {
+		return j.around(key, attempt, func() error {
+			runs, err := j.readRuns()
+			if err != nil {
+				return err
+			}
+			return r.script[min(len(runs[key]), len(r.script))-1](ctx)
+		})
+	}
+}
+
 // work runs the jobs of q until done returns true or an error.
 func work(
 	ctx context.Context, q Queue, p retry.Policy,
@@ -231,6 +242,26 @@ func work(
 	return errors.Join(err, <-result, ctx.Err())
 }
 
+// `until` calls `done` every 20 ms until `done` returns true or an error.
+func until(ctx context.Context, done func() (bool, error)) error {
+	return retry.Do(ctx, retry.Policy{
+		MaxAttempts: retry.Unlimited,
+		Backoff:     retry.Fixed(20 * time.Millisecond),
+		RetryIf:     func(err error) bool { return err == errNotYet },
+	}, func(context.Context) error {
+		switch ok, err := done(); {
+		case err != nil:
+			return err
+		case !ok:
+			return errNotYet
+		default:
+			return nil
+		}
+	})
+}
+
+var errNotYet = errors.New("not yet")
+
 // `over` reports whether the number of jobs that have ended is exactly `jobs`, and no job is open.
 func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
 	log, err := j.readLog()
@@ -255,6 +286,3 @@ func unfinished(ctx context.Context, q Queue, j *journal) string {
 	}
 	return fmt.Sprintf("the job has not ended: the queue says that %d are open, and %s", open, last)
 }
-
-// newName returns a random name for a queue, which no other test uses.
-func newName() string { return "jobtest_" + strings.ToLower(rand.Text())[:16] }

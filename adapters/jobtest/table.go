@@ -240,29 +240,3 @@ func rowOf(e Engine, name string) (row, error) {
 	}
 	return row{}, fmt.Errorf("the table has no row %q", name)
 }
-
-// A worker calls the result of `do` for each attempt of the job in the row r.
-func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) error {
-	return func(ctx context.Context, key string, attempt int) error {
-		return j.around(key, attempt, func() error {
-			runs, err := j.readRuns()
-			if err != nil {
-				return err
-			}
-			return r.script[min(len(runs[key]), len(r.script))-1](ctx)
-		})
-	}
-}
-
-// numbers returns the numbers of the attempts that must run, in this order.
-func (r *row) numbers(e Engine) (numbers []int) {
-	for n := 1; n <= r.attempts; n++ {
-		numbers = append(numbers, n)
-	}
-	if r.stopIn > 0 && e.Uncounted {
-		for i := r.stopIn; i < len(numbers); i++ {
-			numbers[i]--
-		}
-	}
-	return numbers
-}

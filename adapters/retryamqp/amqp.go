@@ -50,8 +50,6 @@
 package retryamqp
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 
@@ -138,24 +136,4 @@ func New(policy retry.Policy, url, queue string) (*Retries, error) {
 // [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit.
 func (r *Retries) SetType(typename string, policy retry.Policy) error {
 	return r.policies.Set("retryamqp: type", typename, policy)
-}
-
-// Declare declares the queue for the messages and the queue for the dead letters. It returns an
-// error if one of these queues exists with other arguments.
-func (r *Retries) Declare(ctx context.Context) error {
-	in, err := r.connect(ctx)
-	if err != nil {
-		return fmt.Errorf("retryamqp: %w", err)
-	}
-	defer in.end()
-	if err := in.until(ctx, func() error {
-		channel, err := in.Channel()
-		if err != nil {
-			return err
-		}
-		return cmp.Or(r.work().declare(channel), r.dead().declare(channel))
-	}); err != nil {
-		return fmt.Errorf("retryamqp: %w", err)
-	}
-	return nil
 }

@@ -3,13 +3,17 @@ package retryamqp
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
+	"strings"
 	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryjob"
 )
 
 // Consume connects to the server, and handles messages until ctx is done. Then Consume cancels
@@ -97,90 +101,100 @@ func (w *worker) consume(
 	return errors.Join(failure, w.giveBack(ctx))
 }
 
-// start asks the server for messages. It returns an error if a queue does not have the
-// arguments that Declare sets. For example, a classic queue would not count the attempts of
-// killed workers.
-func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, err error) {
-	w.closed = w.channel.NotifyClose(make(chan *amqp.Error, 1))
-	w.canceled = w.channel.NotifyCancel(make(chan string, 1))
-	err = w.ask(ctx, func() error {
-		if _, err := w.channel.QueueDeclarePassive(w.queue, true, false, false, false, nil); err != nil {
-			return err // do not declare the queue here: it would not be bound to an exchange
+// attempt makes one attempt to handle a message, or lets the message wait if it is not yet due.
+func (w *worker) attempt(
+	ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error,
+) error {
+	m, malformed := read(d)
+	if left := time.Until(m.due); left > 0 && malformed == nil {
+		malformed = w.wait(ctx, m, left, m.attempt-1)
+		if !errors.Is(malformed, errTooLarge) {
+			return malformed
 		}
-		if err := cmp.Or(w.work().declare(w.channel), w.dead().declare(w.channel)); err != nil {
-			return err
+	}
+	var err error
+	retryjob.Run(ctx, w.policies.Of(d.Type), m.job(), func(ctx context.Context) error {
+		if malformed != nil {
+			return retry.Permanent(malformed)
 		}
-		// Qos sends the number of workers in two bytes. For Qos, 0 means no limit.
-		workers := min(cmp.Or(max(0, w.Workers), 10), math.MaxUint16)
-		if err := w.channel.Qos(workers, 0, false); err != nil {
-			return err
-		}
-		deliveries, err = w.channel.Consume(w.queue, consumerTag, false, false, false, false, nil)
-		return err
-	})
-	return deliveries, err
+		return handle(ctx, d)
+	}, func(o retryjob.Outcome) { err = w.settle(ctx, m, o) })
+	return err
 }
 
-// ended returns the reason why the server sends no more messages.
-func (w *worker) ended(ctx context.Context) error {
-	if w.channel.IsClosed() {
-		return fmt.Errorf("the channel was closed: %w", cmp.Or(<-w.closed, amqp.ErrClosed))
+// settle acknowledges or copies the message of an attempt, as the Outcome says.
+func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
+	waits := ctx
+	if errors.Is(o.Err, retryjob.ErrPanicked) { // do not wait for the end of an alarm
+		var stop context.CancelFunc
+		waits, stop = context.WithCancel(ctx)
+		stop()
 	}
-	select {
-	case <-w.canceled:
+	switch {
+	case o.Err == nil:
+		return w.ask(ctx, func() error { return m.Ack(false) })
+	case o.Interrupted():
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.interrupted = append(w.interrupted, m.Delivery)
+		return nil
+	case o.Retry():
+		m.classes = o.Classes
+		if waits != ctx {
+			// The panic is about to end the process. A message that arrives before the end would use up
+			// an attempt, so the worker first cancels the consumer.
+			if err := w.leave(waits); err != nil {
+				return err
+			}
+		}
+		err := w.wait(waits, m, o.Delay, m.attempt)
+		if errors.Is(err, errTooLarge) { // the policy allowed a retry before this error
+			p := w.policies.Of(m.Type)
+			p.Budget.Refund()
+			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
+			return w.bury(waits, m, retryjob.Decide(ctx, p, m.job(), retry.Permanent(err)))
+		}
+		return err
 	default:
-		// The server has not canceled the consumer, so the method `leave` has canceled it. This happens
-		// if a handler calls runtime.Goexit.
-		return errors.New("a handler has called runtime.Goexit")
+		return w.bury(waits, m, o)
 	}
-	var gone *amqp.Error
-	if err := w.ask(ctx, func() error {
-		channel, err := w.in.Channel() // if the queue does not exist, the server closes this channel
-		if err == nil {
-			_, err = channel.QueueDeclarePassive(w.queue, true, false, false, false, nil)
-		}
-		return err
-	}); errors.As(err, &gone) && gone.Code == amqp.NotFound {
-		return fmt.Errorf("the server has canceled the consumer, because queue %s was deleted: "+
-			"call Declare, and bind the queue again", w.queue)
-	}
-	return fmt.Errorf("the server has canceled the consumer of queue %s, which exists: "+
-		"it was deleted and declared again, or is not available", w.queue)
 }
 
-const consumerTag = "retry" // a fixed tag is enough, because the channel has one consumer
-
-// stop cancels the consumer. Some messages may still arrive before the server confirms the
-// cancellation. The worker does not handle these messages, and adds them to w.interrupted.
-func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.cancel(ctx); err != nil {
-		return err
-	}
-	for d := range deliveries {
-		w.interrupted = append(w.interrupted, d)
-	}
-	return nil
-}
-
-// giveBack gives the interrupted messages back to the queue, so that their attempts are not
-// counted. Call stop first. Before stop, the server could deliver the messages to this worker
-// again.
-func (w *worker) giveBack(ctx context.Context) error {
-	for _, d := range w.interrupted {
-		m, malformed := read(d)
-		var err error
-		if malformed == nil { // if headers are malformed, a copy would lack them
-			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
+// bury moves a message to the dead letters. If the dead letter is too large, bury leaves out the
+// headers of the message. If it is still too large, bury leaves out the body of the message.
+func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error {
+	dead, headers := o.DeadLetter(m.job()), amqp.Table{}
+	for _, leftOut := range []string{"", "headers", "headers and body"} {
+		if leftOut != "" {
+			m.Headers, headers[leftOutHeader] = nil, leftOut
+			dead.Err = strings.ToValidUTF8(dead.Err[:min(len(dead.Err), 1<<10)], "")
 		}
-		// A copy with a new count cannot be published. The server counts what it delivers again.
-		if malformed != nil || errors.Is(err, errTooLarge) {
-			err = w.ask(ctx, func() error { return d.Nack(false, true) })
+		if leftOut == "headers and body" {
+			m.Body = nil
 		}
+		text, err := json.Marshal(dead)
 		if err != nil {
-			return fmt.Errorf("giving message %q back: %w", d.MessageId, err)
+			return err
+		}
+		headers[deadHeader] = string(text)
+		if err := w.move(ctx, m, w.dead(), o.Attempts, headers); !errors.Is(err, errTooLarge) {
+			return err
 		}
 	}
-	return nil
+	return errTooLarge
+}
+
+// wait moves a message to the wait queue for delay: it publishes a copy there. A header of the
+// copy contains attempts, the number of attempts that have ended.
+func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attempts int) error {
+	delay = min(delay, longestDelay)
+	switch step := stepOf(delay); {
+	case delay <= 0:
+		return w.move(ctx, m, w.work(), attempts, nil)
+	case step < delay:
+		due := time.Now().Add(delay).UnixMilli() + 1
+		return w.move(ctx, m, w.waiting(step), attempts, amqp.Table{dueHeader: due})
+	default:
+		return w.move(ctx, m, w.waiting(step), attempts, nil)
+	}
 }

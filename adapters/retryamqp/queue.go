@@ -1,6 +1,8 @@
 package retryamqp
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"math/bits"
@@ -13,6 +15,26 @@ import (
 type queue struct {
 	name string
 	args amqp.Table
+}
+
+// Declare declares the queue for the messages and the queue for the dead letters. It returns an
+// error if one of these queues exists with other arguments.
+func (r *Retries) Declare(ctx context.Context) error {
+	in, err := r.connect(ctx)
+	if err != nil {
+		return fmt.Errorf("retryamqp: %w", err)
+	}
+	defer in.end()
+	if err := in.until(ctx, func() error {
+		channel, err := in.Channel()
+		if err != nil {
+			return err
+		}
+		return cmp.Or(r.work().declare(channel), r.dead().declare(channel))
+	}); err != nil {
+		return fmt.Errorf("retryamqp: %w", err)
+	}
+	return nil
 }
 
 // `kept` contains the arguments for a queue that keeps its messages until they are acknowledged.
@@ -46,6 +68,10 @@ func (q queue) declare(channel *amqp.Channel) error {
 // longest is the longest TTL of a wait queue: 46 days. The maximum of x-message-ttl is 49 days.
 const longest = 15 << 28 * time.Millisecond
 
+// longestDelay is the longest delay of a message. Longer delays are shortened to it, because
+// the queue may not exist for that long.
+const longestDelay = 365 * 24 * time.Hour
+
 // stepOf returns the shortest TTL of a wait queue that is at least delay. TTLs are rounded up, so
 // that many delays share a wait queue: in binary, only the first four digits of a TTL in
 // milliseconds can be 1. If delay exceeds longest, stepOf returns longest.
@@ -58,4 +84,12 @@ func stepOf(delay time.Duration) time.Duration {
 		ms = (ms + 1<<cut - 1) >> cut << cut
 	}
 	return time.Duration(ms) * time.Millisecond
+}
+
+// stepBelow returns the longest TTL of a wait queue that is at most delay. It needs a delay of
+// at least a millisecond.
+func stepBelow(delay time.Duration) time.Duration {
+	ms := uint64(min(delay, longest) / time.Millisecond)
+	cut := max(0, bits.Len64(ms)-4)
+	return time.Duration(ms>>cut<<cut) * time.Millisecond
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -88,12 +87,4 @@ func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error 
 		return w.wait(ctx, m, left, 0)
 	}
 	return w.move(ctx, m, w.waiting(stepBelow(left)), 0, amqp.Table{dueHeader: due.UnixMilli() + 1})
-}
-
-// stepBelow returns the longest TTL of a wait queue that is at most delay. It needs a delay of
-// at least a millisecond.
-func stepBelow(delay time.Duration) time.Duration {
-	ms := uint64(min(delay, longest) / time.Millisecond)
-	cut := max(0, bits.Len64(ms)-4)
-	return time.Duration(ms>>cut<<cut) * time.Millisecond
 }

@@ -2,14 +2,48 @@ package retryaws
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/goretry/retry/adapters/retryrpc"
 )
 
 // cancelKey is the key of the stack value that cancels the context of a request.
 type cancelKey struct{}
+
+// sending returns the context for a request. Until end is called, this context ends with the
+// attempt's context. After a success, the context lasts until the body of the response is
+// closed, because the body may be read after the attempt. end takes the error of the SDK and
+// returns the error of the attempt. late is true if AttemptTimeout caused this error.
+func (c *call) sending(
+	attempt context.Context,
+) (ctx context.Context, end func(error) (late bool, err error)) {
+	timeout := c.Policy.AttemptTimeout
+	if timeout <= 0 {
+		return attempt, func(err error) (bool, error) { return false, err }
+	}
+	errTimeout := fmt.Errorf("no response within AttemptTimeout (%v)", timeout)
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	stop := context.AfterFunc(attempt, func() { cancel(errTimeout) })
+	end = func(err error) (bool, error) {
+		stop()
+		late := context.Cause(ctx) == errTimeout && !retryrpc.Ended(c.ctx)
+		switch {
+		case late && err == nil:
+			err = errTimeout
+		case late:
+			err = fmt.Errorf("%w: %w", errTimeout, err)
+		}
+		if err != nil {
+			cancel(nil)
+		}
+		return late, err
+	}
+	return middleware.WithStackValue(ctx, cancelKey{}, cancel), end
+}
 
 // bodyID is the name of the middleware handleBody.
 const bodyID = "RetryBody"

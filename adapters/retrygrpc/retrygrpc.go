@@ -109,14 +109,6 @@ type Interceptor struct {
 	own *retry.Budgets // the Budgets of passthrough targets
 }
 
-// shared contains the Budgets that all Interceptors of this process share.
-var shared retry.Budgets
-
-// NoBudgets is a value for the field Budgets of an [Interceptor]. With NoBudgets, a call has no
-// Budget unless its policy has one. Use it, for example, in a test of a server that always
-// fails.
-func NoBudgets(string) *retry.Budget { return nil }
-
 // DialOptions returns options for grpc.NewClient. They retry unary calls and streams according
 // to i, and disable gRPC's own retries. Interceptors in earlier options see each call once, and
 // interceptors in later options see each attempt.
@@ -172,6 +164,9 @@ func numbered(ctx context.Context, number, limit int) context.Context {
 	}
 	return outgoing(ctx, retryrpc.PreviousAttempts, number-1)
 }
+
+// lastKey is the context key that marks the last attempt of a call.
+type lastKey struct{}
 
 // outgoing sets a number in the metadata for the server. It replaces values of the caller.
 func outgoing(ctx context.Context, key string, n int) context.Context {

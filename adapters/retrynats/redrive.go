@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,27 +43,6 @@ func (r *Retries) Redrive(
 		}
 		return r.redrive(ctx, js, subjects, walk)
 	})
-}
-
-// subjectsOf returns the subjects of a consumer's messages. The subjects may contain wildcards.
-func subjectsOf(
-	ctx context.Context, js jetstream.JetStream, consumer jetstream.Consumer,
-) ([]string, error) {
-	info, err := consumer.Info(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if filter := info.Config.FilterSubject; filter != "" {
-		return []string{filter}, nil
-	}
-	if filters := info.Config.FilterSubjects; len(filters) > 0 {
-		return filters, nil
-	}
-	stream, err := js.Stream(ctx, info.Stream)
-	if err != nil {
-		return nil, err
-	}
-	return stream.CachedInfo().Config.Subjects, nil
 }
 
 func (r *Retries) redrive(
@@ -122,39 +100,6 @@ func mayGoBack(js jetstream.JetStream, subjects []string, letter *jetstream.RawS
 	default:
 		return nil
 	}
-}
-
-// allowed reports whether a subject matches one of the patterns in subjects. A subject of the
-// server itself or of an inbox is never allowed.
-func allowed(subjects []string, inbox, subject string) bool {
-	for _, forbidden := range []string{"$", inbox + ".", nats.InboxPrefix} {
-		if strings.HasPrefix(subject, forbidden) {
-			return false
-		}
-	}
-	return slices.ContainsFunc(subjects, func(pattern string) bool {
-		return matches(pattern, subject)
-	})
-}
-
-// matches reports whether subject matches a pattern with wildcards. A subject that itself
-// contains wildcards never matches.
-func matches(pattern, subject string) bool {
-	if !isOneSubject(subject) {
-		return false
-	}
-	patterns, tokens := strings.Split(pattern, "."), strings.Split(subject, ".")
-	for i, token := range tokens {
-		switch {
-		case i >= len(patterns):
-			return false
-		case patterns[i] == ">":
-			return true
-		case patterns[i] != "*" && patterns[i] != token:
-			return false
-		}
-	}
-	return len(patterns) == len(tokens)
 }
 
 // publishAgain publishes the message of a dead letter again, to be handled at the time due, and

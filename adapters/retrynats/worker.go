@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -127,52 +126,6 @@ func (w *worker) attempt(ctx context.Context, msg jetstream.Msg) {
 			w.report(fmt.Errorf("message %s, attempt %d: %w", job.Key, job.Attempt, err))
 		}
 	})
-}
-
-// `read` returns the job of a delivery, and the time at which its message is due. A zero time
-// means that the message is due now. A producer may have written the headers. If a header is
-// malformed, `read` returns an error, and the message becomes a dead letter.
-func read(
-	msg jetstream.Msg, meta *jetstream.MsgMetadata,
-) (job retryjob.Job, due time.Time, malformed error) {
-	job = retryjob.Job{
-		Key:     fmt.Sprintf("%s/%s/%d", meta.Stream, meta.Consumer, meta.Sequence.Stream),
-		Attempt: AttemptOf(msg),
-		Began:   meta.Timestamp,
-	}
-	if text := msg.Headers().Get(MaxAttemptsHeader); text != "" {
-		limit, err := strconv.Atoi(text)
-		if err != nil || limit < 1 {
-			return job, due, fmt.Errorf("header %s is %.100q: "+
-				"write a whole number from 1 on, or leave it out", MaxAttemptsHeader, text)
-		}
-		job.MaxAttempts = limit
-	}
-	if text := msg.Headers().Get(dueHeader); text != "" {
-		if due, malformed = time.Parse(time.RFC3339Nano, text); malformed == nil {
-			malformed = checkDue(due)
-		}
-		if malformed != nil {
-			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
-		}
-	}
-	// MaxElapsed counts from `due`. A `due` that is up to a minute in the future is accepted,
-	// because the clock of this machine may be slow. With a due time in the far future, MaxElapsed
-	// would never end the message.
-	if due.After(job.Began) && time.Until(due) < time.Minute {
-		job.Began = due
-	}
-	return job, due, nil
-}
-
-// checkDue returns an error if a message is due more than a year from now. The Window of a
-// redrive is at most a year. One more day is allowed, because another machine has written the
-// time, and its clock may be ahead.
-func checkDue(due time.Time) error {
-	if time.Until(due) > (365+1)*24*time.Hour {
-		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))
-	}
-	return nil
 }
 
 // `keep` extends the AckWait of a message again and again until `stop` is called.

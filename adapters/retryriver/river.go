@@ -52,7 +52,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -190,84 +189,6 @@ func (p *Plugin) Work(
 		}
 	})
 	return storable(result)
-}
-
-// storable returns err with a text that PostgreSQL can store. River cannot store a text that
-// contains a NUL, and the job would stay in the state running until River rescues it.
-func storable(err error) error {
-	if err == nil {
-		return nil
-	}
-	if text := retryjob.TextOf(err); text != err.Error() {
-		return &stored{err, text}
-	}
-	return err
-}
-
-// storableValue returns the value of a panic, or a text in its place if PostgreSQL cannot store the
-// text of the value. River stores this text as the error of the attempt.
-func storableValue(value any) any {
-	text := fmt.Sprint(value)
-	if short := retryjob.TextOf(errors.New(text)); short != text {
-		return short
-	}
-	return value
-}
-
-// A stored is an error whose text is the result of [retryjob.TextOf].
-type stored struct {
-	error
-	text string
-}
-
-func (e *stored) Error() string { return e.text }
-func (e *stored) Unwrap() error { return e.error }
-
-// `read` returns the job and the metadata of a row. Other programs may have written the
-// metadata, so `read` corrects impossible counts. If the row is malformed, `read` returns an
-// error, and the job becomes a dead letter.
-func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
-	switch kept, _, err := metadataOf(row); {
-	case row.Attempt < 1:
-		malformed = fmt.Errorf("retryriver: job %d: attempt is %d, which is below 1", row.ID, row.Attempt)
-	case err != nil:
-		malformed = fmt.Errorf("retryriver: metadata of job %d: %w", row.ID, err)
-	case kept == nil: // a client without this package has inserted the row
-		m.MaxAttempts = ownLimit(row.MaxAttempts)
-	default:
-		m = *kept
-	}
-	m.MaxAttempts = max(0, m.MaxAttempts)
-	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
-		m.Earlier = 0 // with a wrong Earlier, MaxElapsed might start again in each attempt
-	}
-	if m.Classes == nil {
-		m.Classes = map[string]int{} // for retryjob, a nil map would mean that the counts are unknown
-	}
-	j = retryjob.Job{
-		Key:         strconv.FormatInt(row.ID, 10),
-		Attempt:     max(1, row.Attempt),
-		MaxAttempts: m.MaxAttempts,
-		Began:       began(row, m.Earlier),
-		Classes:     m.Classes,
-	}
-	return j, m, malformed
-}
-
-// began returns the time at which the first attempt began. It ignores the first `earlier`
-// errors of the row, which are from before the last Redrive. It also ignores times that are
-// zero or in the future, because with such a time MaxElapsed would never end the job.
-func began(row *rivertype.JobRow, earlier int) time.Time {
-	now := time.Now()
-	for _, failed := range row.Errors[earlier:] {
-		if !failed.At.IsZero() && !failed.At.After(now) {
-			return failed.At
-		}
-	}
-	if row.AttemptedAt != nil {
-		return *row.AttemptedAt
-	}
-	return time.Time{}
 }
 
 // NextRetry returns the time at which a job runs again. Usually this is the time that Work has

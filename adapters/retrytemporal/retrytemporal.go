@@ -50,8 +50,10 @@ package retrytemporal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
@@ -109,6 +111,25 @@ func (a *inbound) ExecuteActivity(
 		}
 	})
 	return result, failure
+}
+
+// `mark` wraps the error of an attempt with retry.Permanent or retry.After, if Temporal's own
+// errors or the server's policy require this.
+func mark(err error, server *temporal.RetryPolicy) error {
+	if err == nil {
+		return nil
+	}
+	unmarked := retry.Unwrap(&retry.Error{Err: err})
+	final := server != nil && slices.Contains(server.NonRetryableErrorTypes, typeOf(unmarked))
+	var app *temporal.ApplicationError
+	if errors.As(err, &app) {
+		final = final || app.NonRetryable()
+		err = retry.After(app.NextRetryDelay(), err)
+	}
+	if final {
+		return retry.Permanent(err)
+	}
+	return err
 }
 
 // execute runs the activity, and turns a panic into an error, so that the policy decides. The

@@ -1,7 +1,6 @@
 package retrytemporal
 
 import (
-	"errors"
 	"math"
 	"slices"
 
@@ -58,23 +57,4 @@ func Server(p retry.Policy) *temporal.RetryPolicy {
 		bounds.MaximumAttempts = int32(min(limit, math.MaxInt32))
 	}
 	return bounds
-}
-
-// `mark` wraps the error of an attempt with retry.Permanent or retry.After, if Temporal's own
-// errors or the server's policy require this.
-func mark(err error, server *temporal.RetryPolicy) error {
-	if err == nil {
-		return nil
-	}
-	unmarked := retry.Unwrap(&retry.Error{Err: err})
-	final := server != nil && slices.Contains(server.NonRetryableErrorTypes, typeOf(unmarked))
-	var app *temporal.ApplicationError
-	if errors.As(err, &app) {
-		final = final || app.NonRetryable()
-		err = retry.After(app.NextRetryDelay(), err)
-	}
-	if final {
-		return retry.Permanent(err)
-	}
-	return err
 }

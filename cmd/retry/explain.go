@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -282,18 +281,6 @@ func counted(n int, what string) string {
 		what = root + "ie"
 	}
 	return preview.Thousands(n) + " " + what + "s"
-}
-
-// interruptible returns a reader that ends when ctx is done. A plain Read of a pipe would not
-// return before the next byte comes.
-func interruptible(ctx context.Context, in io.Reader) io.Reader {
-	r, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, in)
-		w.CloseWithError(err)
-	}()
-	context.AfterFunc(ctx, func() { w.Close() })
-	return r
 }
 
 // A flushing reader writes the buffered output before it reads more of a log, because a Read may

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -52,6 +53,36 @@ func help(s *streams, args []string) int {
 	fmt.Fprintf(s.err, "retry help: there is no help about %q: write policy or a command\n",
 		strings.Join(args, " "))
 	return misuse
+}
+
+func printCommands(w io.Writer) {
+	fmt.Fprint(w, `Retry reads, checks and explains retry policies.
+
+Usage: retry COMMAND [flags] ...
+
+`)
+	for _, c := range commands {
+		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
+	}
+	fmt.Fprintf(w, "  %-9s %s\n\n", "help", "explain a command, or print the keys of a policy")
+	fmt.Fprint(w, `"retry help COMMAND" explains a command with an example. "retry help policy"
+prints the keys of a policy. "retry version" prints the version.
+`)
+}
+
+// printFlags prints the flags of a command, on lines of at most 80 characters.
+func printFlags(w io.Writer, flags *flag.FlagSet) {
+	title := "\nFlags:\n\n"
+	flags.VisitAll(func(f *flag.Flag) {
+		name, usage := flag.UnquoteUsage(f)
+		fmt.Fprintf(w, "%s  -%s %s", title, f.Name, name)
+		title = ""
+		if f.DefValue != "" && f.DefValue != "false" {
+			usage += " (default " + f.DefValue + ")"
+		}
+		fmt.Fprintln(w)
+		printWrapped(w, usage, 7)
+	})
 }
 
 // printWrapped prints a text on lines of at most 80 characters, after an indent.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +25,25 @@ func (s *streams) open(name string) (title string, file io.ReadCloser, err error
 	}
 	file, err = os.Open(name)
 	return name, file, err
+}
+
+// interruptible returns a reader that ends when ctx is done. A plain Read of a pipe would not
+// return before the next byte comes.
+func interruptible(ctx context.Context, in io.Reader) io.Reader {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, in)
+		w.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { w.Close() })
+	return r
+}
+
+// isPipe reports whether a file is a named pipe that may never end. A pipe in /dev or /proc does
+// not count: a shell makes it for one command, so it ends.
+func isPipe(name string, info fs.FileInfo) bool {
+	return info.Mode()&fs.ModeNamedPipe != 0 &&
+		!strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/proc/")
 }
 
 // read reads a file of at most maxFile bytes.

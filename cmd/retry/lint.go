@@ -148,13 +148,6 @@ func expand(args []string) (files []lintedFile, err error) {
 	return files, nil
 }
 
-// isPipe reports whether a file is a named pipe that may never end. A pipe in /dev or /proc does
-// not count: a shell makes it for one command, so it ends.
-func isPipe(name string, info fs.FileInfo) bool {
-	return info.Mode()&fs.ModeNamedPipe != 0 &&
-		!strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/proc/")
-}
-
 // walk adds the files in a directory and in its subdirectories. It follows links, but enters each
 // directory only once. It adds only regular files, because opening a pipe could take forever.
 func walk(dir string, entered map[string]bool, add func(name string, walked bool)) error {

@@ -162,21 +162,6 @@ func writeJSON(w io.Writer, v any) {
 	_ = enc.Encode(v) // run reports an error of the writer
 }
 
-func printCommands(w io.Writer) {
-	fmt.Fprint(w, `Retry reads, checks and explains retry policies.
-
-Usage: retry COMMAND [flags] ...
-
-`)
-	for _, c := range commands {
-		fmt.Fprintf(w, "  %-9s %s\n", c.name, c.summary)
-	}
-	fmt.Fprintf(w, "  %-9s %s\n\n", "help", "explain a command, or print the keys of a policy")
-	fmt.Fprint(w, `"retry help COMMAND" explains a command with an example. "retry help policy"
-prints the keys of a policy. "retry version" prints the version.
-`)
-}
-
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
@@ -230,21 +215,6 @@ func withHint(flags *flag.FlagSet, err error) string {
 }
 
 func (c *command) usage() string { return strings.TrimSpace("retry " + c.name + " " + c.args) }
-
-// printFlags prints the flags of a command, on lines of at most 80 characters.
-func printFlags(w io.Writer, flags *flag.FlagSet) {
-	title := "\nFlags:\n\n"
-	flags.VisitAll(func(f *flag.Flag) {
-		name, usage := flag.UnquoteUsage(f)
-		fmt.Fprintf(w, "%s  -%s %s", title, f.Name, name)
-		title = ""
-		if f.DefValue != "" && f.DefValue != "false" {
-			usage += " (default " + f.DefValue + ")"
-		}
-		fmt.Fprintln(w)
-		printWrapped(w, usage, 7)
-	})
-}
 
 // misused prints a mistake in the usage of a command, and returns the exit status.
 func (c *command) misused(s *streams, problem any) int {

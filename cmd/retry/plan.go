@@ -166,7 +166,7 @@ type planJSON struct {
 	Notes       []string     `json:"notes"`
 }
 
-// A finding is what lint reports about a policy.
+// A finding is what plan -json prints about a finding of lint.
 type finding struct {
 	Code  string `json:"code"`
 	Field string `json:"field,omitzero"`

@@ -3,7 +3,6 @@ package strict
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"iter"
 	"unicode/utf8"
 )
@@ -98,18 +97,4 @@ func Text(value []byte) ([]byte, bool) {
 	var text string
 	err := json.Unmarshal(value, &text)
 	return []byte(text), err == nil
-}
-
-// Fault returns the error for a key with an invalid value. The error has the same form as the error
-// of [Faults] with a single fault.
-func Fault(prefix, key string, value []byte, advice string) error {
-	var f Faults
-	f.Add(key, shown(value), advice)
-	return f.Err(prefix)
-}
-
-// NoObject returns the error for a value that is not a JSON object.
-func NoObject(prefix string, value []byte, example string) error {
-	text := fmt.Sprintf("got %s, want a mapping such as %s", shown(value), example)
-	return One(prefix, "", text, nil)
 }

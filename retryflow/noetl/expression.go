@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/goretry/retry/retryflow"
@@ -14,6 +15,45 @@ import (
 type template struct {
 	text   string
 	parsed *jinja.Template
+}
+
+// expression parses the text of a key. The text must be exactly one {{ … }}, or an expression
+// without braces.
+func (r *reader) expression(k *key) *template {
+	text := strings.TrimSpace(resolve(k.value).Value)
+	if text == "" {
+		r.fault(k.place, "%s: it is empty: write one {{ … }}", k.name)
+		return nil
+	}
+	tag := func(open string) bool { return strings.Contains(text, open) }
+	if !tag("{{") && !tag("{%") && !tag("{#") {
+		text = "{{ " + text + " }}"
+	}
+	t, err := r.compile(text)
+	if err == nil && !t.parsed.Single() {
+		err = fmt.Errorf("%.200s: write exactly one {{ … }}", text)
+	}
+	if err != nil {
+		r.fault(k.place, "%s: %v", k.name, err)
+		return nil
+	}
+	return t
+}
+
+// compiled is the result of compile.
+type compiled struct {
+	template *template
+	err      error
+}
+
+// compile parses a text with any number of {{ … }}. It parses equal texts only once.
+func (r *reader) compile(text string) (*template, error) {
+	c, ok := r.templates[text]
+	if !ok {
+		c.template, c.err = compile(text, r.source)
+		r.templates[text] = c
+	}
+	return c.template, c.err
 }
 
 // compile parses a text with any number of {{ … }}.

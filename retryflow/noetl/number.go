@@ -9,7 +9,60 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/goretry/retry/retryflow"
 )
+
+// attempts reads a number of attempts, or an expression that computes the number. absent is the
+// result if the key is missing.
+func (r *reader) attempts(k *key, absent int, d dialect) (int, attempts) {
+	if k == nil {
+		return absent, nil
+	}
+	n := resolve(k.value)
+	if isText(n) {
+		if attempts, err := wholeNumber(n.Value); err == nil && attempts >= 1 {
+			return attempts, nil
+		}
+		if strings.Contains(n.Value, "{") {
+			t := r.expression(k)
+			return 0, func(o retryflow.Outcome) (int, error) { return t.attempts(d.names(o)) }
+		}
+	}
+	var attempts int
+	if n.Tag != "!!int" || n.Decode(&attempts) != nil || attempts < 1 {
+		r.fault(k.place, "%s is %s: %s", k.name, describe(n), writeAttempts)
+	}
+	return attempts, nil
+}
+
+// delay reads a delay: a number of seconds, or an expression that computes the number. absent is
+// the result if the key is missing.
+func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, delay) {
+	if k == nil {
+		return absent, nil
+	}
+	n := resolve(k.value)
+	if isText(n) && strings.Contains(n.Value, "{") {
+		t := r.expression(k)
+		return 0, func(o retryflow.Outcome) (time.Duration, error) { return t.delay(d.names(o)) }
+	}
+	return r.seconds(k, writeDelay), nil
+}
+
+// seconds reads a number of seconds.
+func (r *reader) seconds(k *key, write string) time.Duration {
+	n := resolve(k.value)
+	f, err := number(n)
+	var d time.Duration
+	if err == nil {
+		d, err = seconds(f)
+	}
+	if err != nil {
+		r.fault(k.place, "%s is %s: %s", k.name, describe(n), write)
+	}
+	return d
+}
 
 func wholeNumber(text string) (int, error) { return strconv.Atoi(strings.TrimSpace(text)) }
 

@@ -42,6 +42,28 @@ func object(o retryflow.Outcome) map[string]any {
 	return m
 }
 
+// outcomeOf turns m back into an Outcome. It is the reverse of the function object.
+func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
+	o := retryflow.Outcome{
+		Result: m["result"], Data: maps.Clone(m),
+		Task: e.Task, Attempt: e.Attempt, Took: e.Took,
+	}
+	if m["status"] == "error" {
+		o.Err = e.Err
+	}
+	delete(o.Data, "status")
+	delete(o.Data, "result")
+	if meta, ok := o.Data["meta"].(map[string]any); ok {
+		meta = maps.Clone(meta)
+		delete(meta, "attempt")
+		delete(meta, "duration_ms")
+		if o.Data["meta"] = meta; len(meta) == 0 {
+			delete(o.Data, "meta")
+		}
+	}
+	return o
+}
+
 // visible returns the mapping that expressions read under the name "outcome". In this mapping, the
 // header retry-after is a number of seconds, even if the server sent a date. The header is missing
 // if retryhttp would ignore it. Then default(…) sets the delay.

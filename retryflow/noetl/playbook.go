@@ -242,69 +242,22 @@ func (r *reader) body(m *mapping) Task {
 	return task
 }
 
-// previous lists the names that mean the previous task in a jump. As in NoETL, these names cannot
-// be labels.
-var previous = []string{"previous", "prev", "_previous", "@previous"}
-
-// resolveJumps checks the targets of jumps. It also replaces each name that means the previous
-// task with the label of the previous task.
-func (r *reader) resolveJumps(tasks []Task, at place) {
-	labels := map[string]bool{}
-	for _, task := range tasks {
-		labels[task.Label] = true
-	}
-	for i, task := range tasks {
-		for j, rule := range task.Rules {
-			where, ok := r.jumps[rule.To]
-			if !ok {
-				where = at
-			}
-			switch toPrevious := slices.Contains(previous, strings.ToLower(strings.TrimSpace(rule.To))); {
-			case rule.Do != retryflow.Jump || rule.To == "":
-			case toPrevious && i > 0:
-				task.Rules[j].To = tasks[i-1].Label
-			case toPrevious:
-				r.fault(where, "to is %s: no task comes before %q", rule.To, task.Label)
-			case !labels[rule.To]:
-				r.fault(where, "to is %q: no task has that label", rule.To)
-			}
+// config returns the keys that have not been taken, with their values. It adds a fault for rules
+// in these values, because such rules would have no effect.
+func (r *reader) config(m *mapping) map[string]any {
+	config := map[string]any{}
+	for _, k := range m.keys {
+		path, line, found := r.strayRules(k.name, k.value)
+		if found || slices.Contains(settings, strings.ToLower(k.name)) {
+			at := place{max(line, k.line), k.under(k.name) + path}
+			r.fault(at, "rules are not read here: "+
+				"write them next to the kind of a task, under eval or spec.policy.rules")
 		}
+		var value any
+		if err := k.value.Decode(&value); err != nil {
+			r.fault(k.place, "%s: %v", k.name, strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n"))
+		}
+		config[k.name] = value
 	}
-}
-
-// taskRules takes the keys of the rules out of the mapping of a task, and returns the rules.
-func (r *reader) taskRules(m *mapping) retryflow.Rules {
-	eval, block, policy := m.take("eval"), m.take("retry"), r.policy(m)
-	switch {
-	case eval != nil && block != nil:
-		r.fault(block.place, "both retry and eval are set: write one")
-	case policy != nil && (eval != nil || block != nil):
-		r.fault(policy.place, "both spec.policy and eval or retry are set: write one")
-	case eval != nil:
-		return r.rules(eval)
-	case policy != nil:
-		return r.policyRules(policy)
-	case block != nil:
-		return r.retryBlock(block)
-	}
-	return nil
-}
-
-// policy returns the key spec.policy of a task if it has rules, and otherwise nil. The key stays
-// in m, because Config keeps the policy without its rules.
-func (r *reader) policy(m *mapping) *key {
-	policy := r.member(m.get("spec"), "policy")
-	if r.member(policy, "rules") != nil {
-		return policy
-	}
-	return nil
-}
-
-// member returns the key with this name in the value of k. It returns nil if the value is not a
-// mapping or lacks the key.
-func (r *reader) member(k *key, name string) *key {
-	if k == nil || resolve(k.value).Kind != yaml.MappingNode {
-		return nil
-	}
-	return r.mapping(k.value, k.inside(), "").get(name)
+	return config
 }

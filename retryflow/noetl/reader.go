@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -35,45 +34,6 @@ func newReader(file string, source func() uint64) *reader {
 		lists: map[*yaml.Node]retryflow.Rules{}, sets: map[*yaml.Node]map[string]any{},
 		templates: map[string]compiled{},
 	}
-}
-
-// compiled is the result of compile.
-type compiled struct {
-	template *template
-	err      error
-}
-
-// compile parses a text with any number of {{ … }}. It parses equal texts only once.
-func (r *reader) compile(text string) (*template, error) {
-	c, ok := r.templates[text]
-	if !ok {
-		c.template, c.err = compile(text, r.source)
-		r.templates[text] = c
-	}
-	return c.template, c.err
-}
-
-// expression parses the text of a key. The text must be exactly one {{ … }}, or an expression
-// without braces.
-func (r *reader) expression(k *key) *template {
-	text := strings.TrimSpace(resolve(k.value).Value)
-	if text == "" {
-		r.fault(k.place, "%s: it is empty: write one {{ … }}", k.name)
-		return nil
-	}
-	tag := func(open string) bool { return strings.Contains(text, open) }
-	if !tag("{{") && !tag("{%") && !tag("{#") {
-		text = "{{ " + text + " }}"
-	}
-	t, err := r.compile(text)
-	if err == nil && !t.parsed.Single() {
-		err = fmt.Errorf("%.200s: write exactly one {{ … }}", text)
-	}
-	if err != nil {
-		r.fault(k.place, "%s: %v", k.name, err)
-		return nil
-	}
-	return t
 }
 
 // document returns the root of the only document in data, or nil if data has no document.
@@ -283,6 +243,15 @@ func (r *reader) merge(m *mapping, n *yaml.Node) {
 	}
 }
 
+// member returns the key with this name in the value of k. It returns nil if the value is not a
+// mapping or lacks the key.
+func (r *reader) member(k *key, name string) *key {
+	if k == nil || resolve(k.value).Kind != yaml.MappingNode {
+		return nil
+	}
+	return r.mapping(k.value, k.inside(), "").get(name)
+}
+
 // rejectRest adds a fault for each key that has not been taken.
 func (r *reader) rejectRest(m *mapping, write string) {
 	for _, k := range m.keys {
@@ -311,89 +280,6 @@ func (r *reader) text(k *key, write string) (string, bool) {
 		return "", false
 	}
 	return n.Value, true
-}
-
-// config returns the keys that have not been taken, with their values. It adds a fault for rules
-// in these values, because such rules would have no effect.
-func (r *reader) config(m *mapping) map[string]any {
-	config := map[string]any{}
-	for _, k := range m.keys {
-		path, line, found := r.strayRules(k.name, k.value)
-		if found || slices.Contains(settings, strings.ToLower(k.name)) {
-			at := place{max(line, k.line), k.under(k.name) + path}
-			r.fault(at, "rules are not read here: "+
-				"write them next to the kind of a task, under eval or spec.policy.rules")
-		}
-		var value any
-		if err := k.value.Decode(&value); err != nil {
-			r.fault(k.place, "%s: %v", k.name, strings.TrimPrefix(err.Error(), "yaml: unmarshal errors:\n"))
-		}
-		config[k.name] = value
-	}
-	return config
-}
-
-// strayRules searches a value for rules that would have no effect. It returns the path and the
-// line of the first rule in the value. name is the key of the value.
-func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, found bool) {
-	n = resolve(n)
-	if r.seen[n] {
-		return "", 0, false
-	}
-	r.seen[n] = true
-	if isRule(n) || n.Kind == yaml.SequenceNode && slices.ContainsFunc(n.Content, isRule) {
-		return "", n.Line, true
-	}
-	isTask := slices.Contains(taskKeys, strings.ToLower(name))
-	if child(n, "kind") != nil || child(n, "tool") != nil || isTask {
-		for _, setting := range settings {
-			if own := child(n, setting); own != nil {
-				return "." + setting, own.Line, true
-			}
-		}
-	}
-	for i, part := range n.Content {
-		if n.Kind == yaml.SequenceNode {
-			if path, line, found = r.strayRules(name, part); found {
-				return fmt.Sprintf("[%d]", i) + path, line, true
-			}
-		} else if i%2 == 1 {
-			key := n.Content[i-1].Value
-			of := key
-			if slices.Contains(labeled, strings.ToLower(name)) {
-				of = "task"
-			}
-			if path, line, found = r.strayRules(of, part); found {
-				return "." + key + path, line, true
-			}
-		}
-	}
-	return "", 0, false
-}
-
-var (
-	// settings lists the keys that decide about a retry. Such a key is a fault if it is in the value
-	// of one of the taskKeys. Elsewhere it may be a parameter of a tool.
-	settings = []string{
-		"retry", "max_attempts", "eval", "attempts",
-		"backoff", "retry_when", "stop_when", "on_unmatched",
-	}
-	taskKeys = []string{"spec", "policy", "tool", "tools", "task", "tasks", "loop", "next"}
-
-	// labeled lists the keys whose values are mappings from labels to tasks.
-	labeled = []string{"tools", "tasks"}
-)
-
-// isRule reports whether a node looks like a rule, or like a task with a `retry` block.
-func isRule(n *yaml.Node) bool {
-	if do := child(n, "do"); do != nil {
-		directive := retryflow.Directive(strings.ToLower(resolve(do).Value))
-		if slices.Contains(directives, directive) {
-			return true
-		}
-	}
-	return child(child(n, "then"), "do") != nil || child(child(n, "else"), "do") != nil ||
-		child(child(n, "retry"), "max_attempts") != nil
 }
 
 // child returns the value of the key with this name, in any case of letters. It returns nil if n

@@ -2,7 +2,6 @@ package noetl
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -51,6 +50,24 @@ type dialect struct {
 }
 
 var evalDialect = dialect{"expr", names}
+
+// taskRules takes the keys of the rules out of the mapping of a task, and returns the rules.
+func (r *reader) taskRules(m *mapping) retryflow.Rules {
+	eval, block, policy := m.take("eval"), m.take("retry"), r.policy(m)
+	switch {
+	case eval != nil && block != nil:
+		r.fault(block.place, "both retry and eval are set: write one")
+	case policy != nil && (eval != nil || block != nil):
+		r.fault(policy.place, "both spec.policy and eval or retry are set: write one")
+	case eval != nil:
+		return r.rules(eval)
+	case policy != nil:
+		return r.policyRules(policy)
+	case block != nil:
+		return r.retryBlock(block)
+	}
+	return nil
+}
 
 // rules reads the list of rules under eval.
 func (r *reader) rules(k *key) retryflow.Rules {
@@ -182,76 +199,6 @@ func (r *reader) backoff(k *key) func(time.Duration) retry.Backoff {
 		r.fault(k.place, "backoff is %q: %s", name, writeBackoff)
 	}
 	return func(d time.Duration) retry.Backoff { return retry.Fixed(d) }
-}
-
-func (r *reader) jump(m *mapping, rule *retryflow.Rule, d dialect) {
-	if k := m.take("to"); k == nil {
-		r.fault(m.place, "to is missing: %s", writeLabel)
-	} else {
-		var ok bool
-		if rule.To, ok = r.text(k, writeLabel); ok && rule.To == "" {
-			r.fault(k.place, "to is empty: %s", writeLabel)
-		}
-		if _, ok := r.jumps[rule.To]; !ok {
-			r.jumps[rule.To] = k.place
-		}
-	}
-	var fixed time.Duration
-	fixed, rule.Delay = r.delay(m.take("delay"), 0, d)
-	if fixed > 0 {
-		rule.Delay = func(retryflow.Outcome) (time.Duration, error) { return fixed, nil }
-	}
-}
-
-// attempts reads a number of attempts, or an expression that computes the number. absent is the
-// result if the key is missing.
-func (r *reader) attempts(k *key, absent int, d dialect) (int, attempts) {
-	if k == nil {
-		return absent, nil
-	}
-	n := resolve(k.value)
-	if isText(n) {
-		if attempts, err := wholeNumber(n.Value); err == nil && attempts >= 1 {
-			return attempts, nil
-		}
-		if strings.Contains(n.Value, "{") {
-			t := r.expression(k)
-			return 0, func(o retryflow.Outcome) (int, error) { return t.attempts(d.names(o)) }
-		}
-	}
-	var attempts int
-	if n.Tag != "!!int" || n.Decode(&attempts) != nil || attempts < 1 {
-		r.fault(k.place, "%s is %s: %s", k.name, describe(n), writeAttempts)
-	}
-	return attempts, nil
-}
-
-// delay reads a delay: a number of seconds, or an expression that computes the number. absent is
-// the result if the key is missing.
-func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, delay) {
-	if k == nil {
-		return absent, nil
-	}
-	n := resolve(k.value)
-	if isText(n) && strings.Contains(n.Value, "{") {
-		t := r.expression(k)
-		return 0, func(o retryflow.Outcome) (time.Duration, error) { return t.delay(d.names(o)) }
-	}
-	return r.seconds(k, writeDelay), nil
-}
-
-// seconds reads a number of seconds.
-func (r *reader) seconds(k *key, write string) time.Duration {
-	n := resolve(k.value)
-	f, err := number(n)
-	var d time.Duration
-	if err == nil {
-		d, err = seconds(f)
-	}
-	if err != nil {
-		r.fault(k.place, "%s is %s: %s", k.name, describe(n), write)
-	}
-	return d
 }
 
 // readCondition reads the condition of a rule.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -138,26 +137,4 @@ func ReadWire(data []byte) (retryflow.Event, error) {
 		e.Outcome = outcomeOf(m.Outcome, e)
 	}
 	return e, nil
-}
-
-// outcomeOf turns m back into an Outcome. It is the reverse of the function object.
-func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
-	o := retryflow.Outcome{
-		Result: m["result"], Data: maps.Clone(m),
-		Task: e.Task, Attempt: e.Attempt, Took: e.Took,
-	}
-	if m["status"] == "error" {
-		o.Err = e.Err
-	}
-	delete(o.Data, "status")
-	delete(o.Data, "result")
-	if meta, ok := o.Data["meta"].(map[string]any); ok {
-		meta = maps.Clone(meta)
-		delete(meta, "attempt")
-		delete(meta, "duration_ms")
-		if o.Data["meta"] = meta; len(meta) == 0 {
-			delete(o.Data, "meta")
-		}
-	}
-	return o
 }

@@ -42,6 +42,26 @@ func bodyOf(fn ast.Node) *ast.BlockStmt {
 	return fn.(*ast.FuncDecl).Body
 }
 
+// isCalled reports whether the function literal at c is called where it is written.
+func isCalled(c inspector.Cursor) bool {
+	call, ok := c.Parent().Node().(*ast.CallExpr)
+	return ok && call.Fun == c.Node()
+}
+
+// leavesBlock reports whether the last statement of list is a return, a break or a goto.
+func leavesBlock(list []ast.Stmt) bool {
+	if len(list) == 0 {
+		return false
+	}
+	switch last := list[len(list)-1].(type) {
+	case *ast.ReturnStmt:
+		return true
+	case *ast.BranchStmt:
+		return last.Tok != token.CONTINUE
+	}
+	return false
+}
+
 // flow follows each path through body that begins after the node start, and calls visit for each
 // node on the path. If visit returns false, flow does not follow the path any further. flow returns
 // true if a path reaches the end of body.
@@ -72,6 +92,29 @@ func flow(body *ast.BlockStmt, start ast.Node, visit func(ast.Node) bool) (ends 
 		}
 	}
 	return ends
+}
+
+// returnedFrom reports whether the function fn may return, send or assign the value that the
+// statement stmt assigned to v.
+func (u *uses) returnedFrom(fn inspector.Cursor, stmt ast.Node, v *types.Var) bool {
+	if !covers(bodyOf(fn.Node()), v.Pos()) {
+		return true // v is a named result, or a variable outside of the function
+	}
+	returned := false
+	flow(bodyOf(fn.Node()), stmt, func(n ast.Node) bool {
+		isV := func(x ast.Expr) bool { return u.local(x) == v }
+		usesV := func(x ast.Expr) bool { return u.hasUse(x, v) }
+		if assign, ok := n.(*ast.AssignStmt); ok && slices.ContainsFunc(assign.Lhs, isV) {
+			returned = returned || slices.ContainsFunc(assign.Rhs, usesV)
+			return false
+		}
+		switch n.(type) {
+		case *ast.ReturnStmt, *ast.AssignStmt, *ast.SendStmt:
+			returned = returned || u.hasUse(n, v)
+		}
+		return true
+	})
+	return returned
 }
 
 // assigns reports whether a statement may change v. It also looks into function literals in the
@@ -146,4 +189,19 @@ func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 		}
 	}
 	return false
+}
+
+// reached returns parts and the functions of this package that the code in parts calls, directly or
+// through other functions. It looks for calls in at most 8 pieces of code.
+func (u *uses) reached(parts ...inspector.Cursor) []inspector.Cursor {
+	for i := 0; i < len(parts) && i < 8; i++ {
+		for _, call := range nodes[*ast.CallExpr](parts[i]) {
+			if decl := u.declared(call); decl != nil {
+				if c, _ := u.root.FindNode(decl); !slices.Contains(parts, c) {
+					parts = append(parts, c)
+				}
+			}
+		}
+	}
+	return parts
 }

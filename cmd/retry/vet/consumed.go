@@ -4,9 +4,11 @@ import (
 	"go/ast"
 	"go/types"
 	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/types/typeutil"
 )
 
 // Consumed reports readers, rows and requests that the first attempt reads to the end.
@@ -89,11 +91,6 @@ func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	return found
 }
 
-// senders lists the methods that send a request.
-var senders = []string{
-	"(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip",
-}
-
 // readToEnd lists the methods that may read a reader to the end.
 var readToEnd = []string{
 	"Read", "ReadByte", "ReadBytes", "ReadRune", "ReadString", "WriteTo", "Scan", "Decode",
@@ -125,27 +122,100 @@ func (u *uses) received(call *ast.CallExpr) []consumption {
 	return nil
 }
 
-// comesFromOutside reports whether x is a variable of this package that is declared outside of op,
-// or a field of such a variable.
-func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
-	if !u.isOutside(op, x) || u.isForeign(x) {
-		return false
+// isConsumable reports whether x is a reader that has an end. Connections and sources of random
+// bytes have no end.
+func (u *uses) isConsumable(x ast.Expr) bool {
+	t := deref(u.info.TypeOf(x))
+	if types.IsInterface(t) {
+		name := strings.ToLower(types.ExprString(x))
+		return hasMethod(t, "Read") && !hasMethod(t, "Write") && !strings.Contains(name, "rand") &&
+			!strings.Contains(name, "entropy")
 	}
-	id, ok := x.(*ast.Ident)
-	if !ok {
-		return true
-	}
-	v := u.vars[u.local(id)]
-	_, isStruct := u.info.TypeOf(x).Underlying().(*types.Struct)
-	if v != nil && v.zero && !v.shared && len(v.values) == 0 && !isStruct {
-		return false // the variable is always nil
-	}
-	value := u.value(id)
-	return value == nil || !u.isForeign(value) // for example, rand.Reader has no end
+	return slices.Contains([]string{
+		"bytes.Reader", "bytes.Buffer", "strings.Reader", "os.File", "io.LimitedReader", "io.PipeReader",
+		"io.SectionReader", "compress/gzip.Reader", "mime/multipart.Part",
+	}, typeName(t))
 }
 
-// isForeign reports whether x is a variable of another package, such as os.Stdin.
-func (u *uses) isForeign(x ast.Expr) bool {
-	selector, ok := ast.Unparen(x).(*ast.SelectorExpr)
-	return ok && u.info.Selections[selector] == nil
+// restored reports whether op may make a reader, a request or rows usable again after it has read
+// them. For example, op assigns a new reader to the variable, rewinds the reader, or passes the
+// reader to a function that may rewind the reader.
+func (u *uses) restored(op *operation, found consumption) bool {
+	// written reports whether x is the reader and t has a method Write. Something else may fill such a
+	// reader. For example, a command writes to the buffer in its Stdout.
+	written := func(x ast.Expr, t types.Type) bool {
+		x = target(x)
+		return x != nil && found.kind == "reader" && u.isSame(x, found.x) && t != nil &&
+			types.IsInterface(t) && !isReader(t)
+	}
+	for c := range op.cursor.Preorder((*ast.AssignStmt)(nil), (*ast.KeyValueExpr)(nil),
+		(*ast.CallExpr)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.AssignStmt:
+			for i, left := range n.Lhs {
+				sel, isField := left.(*ast.SelectorExpr)
+				body := isField && found.kind == "request" && sel.Sel.Name == "Body" && u.isSame(sel.X, found.x)
+				if body || u.isSame(left, rootOf(found.x)) || u.isSame(left, found.x) ||
+					written(valueAt(n.Rhs, len(n.Lhs), i), u.info.TypeOf(left)) {
+					return true
+				}
+			}
+		case *ast.KeyValueExpr:
+			if written(n.Value, u.info.TypeOf(n.Key)) {
+				return true
+			}
+		case *ast.CallExpr:
+			if u.restores(n, found) || u.rewinds(op, n, found) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// readMethods lists methods that do not make a used reader, request or rows usable again. Any other
+// method may do so.
+var readMethods = []string{
+	"Bytes", "Clone", "Close", "Columns", "Context", "Decode", "Do", "Err", "InputOffset", "Len",
+	"More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes", "ReadRune", "ReadString",
+	"Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
+}
+
+// rewinds reports whether a call may rewind the reader of op although the call does not name the
+// reader. There are two cases. The call may rewind another value that is declared outside of op,
+// because this value may contain the reader. Or the call is of a function literal outside of op,
+// and the literal uses the reader.
+func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
+	if x, name := method(call); x != nil {
+		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&
+			typeName(u.info.TypeOf(x)) != "time.Timer"
+	}
+	lit, ok := u.value(call.Fun).(*ast.FuncLit)
+	return ok && !op.contains(lit.Pos()) && u.hasUse(lit.Body, u.info.ObjectOf(rootOf(found.x)))
+}
+
+// restores reports whether a call gets the reader, request or rows that op reads, and may do more
+// than read them.
+func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
+	root := rootOf(found.x)
+	fn, known := typeutil.Callee(u.info, call).(*types.Func)
+	ours := !known || u.funcs[fn.Origin()] != nil
+	if x, name := method(call); x != nil {
+		if u.isSame(x, found.x) && !slices.Contains(readMethods, name) ||
+			ours && !u.isSame(x, found.x) && u.isSame(x, root) {
+			return true // for example, the call is u.rewind() and the reader is u.body
+		}
+	}
+	for i, arg := range call.Args {
+		switch arg = target(arg); {
+		case arg == nil:
+		case !u.isSame(arg, found.x):
+			if ours && u.isSame(arg, root) {
+				return true
+			}
+		case found.kind == "reader" && !isReader(u.param(call, i)), found.kind == "request" && ours:
+			return true
+		}
+	}
+	return false
 }

@@ -73,7 +73,7 @@ func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 	}
 }
 
-// canceledAtEnd reports whether the cancel function that the call made returns is used only in
+// canceledAtEnd tells neverDone whether the cancel function that the call made returns is only in
 // defer statements of fn.
 func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	var cancel *types.Var
@@ -116,20 +116,6 @@ func (u *uses) stops(op *operation) bool {
 				return true
 			}
 		}
-	}
-	return false
-}
-
-// leavesBlock reports whether the last statement of list is a return, a break or a goto.
-func leavesBlock(list []ast.Stmt) bool {
-	if len(list) == 0 {
-		return false
-	}
-	switch last := list[len(list)-1].(type) {
-	case *ast.ReturnStmt:
-		return true
-	case *ast.BranchStmt:
-		return last.Tok != token.CONTINUE
 	}
 	return false
 }

@@ -5,7 +5,6 @@ import (
 	"go/constant"
 	"go/types"
 	"reflect"
-	"strings"
 
 	"github.com/goretry/retry"
 )
@@ -113,14 +112,4 @@ func setConstant(v reflect.Value, c constant.Value) (ok bool) {
 	n, exact := constant.Int64Val(constant.ToInt(c))
 	v.Set(reflect.ValueOf(n).Convert(v.Type()))
 	return exact && v.Convert(reflect.TypeFor[int64]()).Int() == n
-}
-
-// retryType returns the name of the type of x, such as Fixed. It returns "" if package retry does
-// not declare the type.
-func (u *uses) retryType(x ast.Expr) string {
-	name, ours := strings.CutPrefix(typeName(u.info.TypeOf(x)), retryPath+".")
-	if !ours {
-		return ""
-	}
-	return name
 }

@@ -5,6 +5,7 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
+	"slices"
 )
 
 // pointee returns y if x is &y, and otherwise x. It removes parentheses.
@@ -121,4 +122,42 @@ func (u *uses) text(x ast.Expr) string {
 		return constant.StringVal(value)
 	}
 	return ""
+}
+
+// hasText reports whether an argument of a call is a constant that contains at least one of these
+// texts.
+func (u *uses) hasText(call *ast.CallExpr, texts ...string) bool {
+	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
+		return hasAny(u.text(arg), texts...)
+	})
+}
+
+// isZero reports whether x is the constant 0.
+func (u *uses) isZero(x ast.Expr) bool {
+	value := u.info.Types[x].Value
+	return value != nil && value.Kind() != constant.String && value.Kind() != constant.Bool &&
+		constant.Sign(value) == 0
+}
+
+// isForeign reports whether x is a variable of another package, such as os.Stdin.
+func (u *uses) isForeign(x ast.Expr) bool {
+	selector, ok := ast.Unparen(x).(*ast.SelectorExpr)
+	return ok && u.info.Selections[selector] == nil
+}
+
+// isFailure reports whether a condition has the form err != nil.
+func (u *uses) isFailure(cond ast.Expr) bool {
+	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
+	return ok && binary.Op == token.NEQ && u.info.Types[binary.Y].IsNil() &&
+		isError(u.info.TypeOf(binary.X))
+}
+
+// aboutError reports whether a condition uses a variable of type error.
+func (u *uses) aboutError(cond ast.Expr) bool {
+	for n := range ast.Preorder(cond) {
+		if id, ok := n.(*ast.Ident); ok && isError(u.info.TypeOf(id)) {
+			return true
+		}
+	}
+	return false
 }

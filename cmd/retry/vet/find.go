@@ -18,7 +18,6 @@ import (
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/checker"
 	"golang.org/x/tools/go/packages"
-	"golang.org/x/tools/go/types/typeutil"
 )
 
 // A Finding is one report of a check.
@@ -200,33 +199,6 @@ func nestedModule(root, dir string) bool {
 		}
 	}
 	return false
-}
-
-// retrying returns the position of each call that gets a policy, and the position of each literal
-// of a Transport.
-func (u *uses) retrying() (at []token.Pos) {
-	if !u.any {
-		return nil
-	}
-	for c := range u.root.Preorder((*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
-		switch n := c.Node().(type) {
-		case *ast.CompositeLit:
-			if typeName(u.info.TypeOf(n)) == retryhttpPath+".Transport" {
-				at = append(at, n.Pos())
-			}
-		case *ast.CallExpr:
-			fn, ok := typeutil.Callee(u.info, n).(*types.Func)
-			if !ok || fn.Pkg() == nil || !isLibrary(fn.Pkg().Path()) {
-				continue
-			}
-			for param := range fn.Signature().Params().Variables() {
-				if isPolicy(param.Type()) {
-					at = append(at, n.Pos())
-				}
-			}
-		}
-	}
-	return at
 }
 
 var (

@@ -5,6 +5,7 @@ import (
 	"go/types"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/ast/inspector"
@@ -62,6 +63,19 @@ func (u *uses) waiting() (found []wait) {
 		_, deferred := w.cursor.Parent().Node().(*ast.DeferStmt)
 		return started || deferred
 	})
+}
+
+// noWait reports whether all waits of a policy together certainly take at most 100ms.
+func (u *uses) noWait(x ast.Expr) bool {
+	p, known := u.limits(x)
+	if !known || p.EffectiveMax() <= 0 {
+		return false
+	}
+	all := time.Duration(0)
+	for _, d := range p.Delays(p.EffectiveMax() - 1) {
+		all += d
+	}
+	return all <= 100*time.Millisecond
 }
 
 // heldDuring describes the lock, transaction or connection that the function around the call w

@@ -55,29 +55,22 @@ the same idempotency key, the server recognizes the retry.`, func(pass *analysis
 	}
 })
 
-// choosesItself reports whether a function of the program decides which errors a policy retries. A
-// function of the library does not count.
-func (u *uses) choosesItself(policy ast.Expr) bool {
-	retryIf := u.retryIf(policy)
-	if retryIf == nil {
-		return u.sets(policy, "Classify", "RetryIf")
+// notIdempotent returns POST or PATCH if a call sends a request with this method. It returns "" if
+// the request seems to change nothing on the server, and for any other call.
+func (u *uses) notIdempotent(call *ast.CallExpr) string {
+	if u.sends(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
+		return u.unlessReadOnly("POST", call, call.Args)
 	}
-	return !isLibrary(u.callee(&ast.CallExpr{Fun: retryIf}))
-}
-
-// reached returns parts and the functions of this package that the code in parts calls, directly or
-// through other functions. It looks for calls in at most 8 pieces of code.
-func (u *uses) reached(parts ...inspector.Cursor) []inspector.Cursor {
-	for i := 0; i < len(parts) && i < 8; i++ {
-		for _, call := range nodes[*ast.CallExpr](parts[i]) {
-			if decl := u.declared(call); decl != nil {
-				if c, _ := u.root.FindNode(decl); !slices.Contains(parts, c) {
-					parts = append(parts, c)
-				}
-			}
+	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
+	if !ok || tuple.Len() != 2 || typeName(tuple.At(0).Type()) != "net/http.Response" {
+		return ""
+	}
+	for _, arg := range call.Args {
+		if typeName(u.info.TypeOf(arg)) == "net/http.Request" {
+			return u.methodOf(arg)
 		}
 	}
-	return parts
+	return ""
 }
 
 var (

@@ -2,9 +2,7 @@ package vet
 
 import (
 	"go/ast"
-	"go/constant"
 	"go/types"
-	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -75,21 +73,6 @@ func (u *uses) budgeted(call *call) bool {
 	return false
 }
 
-// final reports whether the error of a call is passed to retry.Permanent. If so, no outer call
-// retries the error.
-func (u *uses) final(call *call) bool {
-	v := u.resultOf(call)
-	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
-		for _, permanent := range nodes[*ast.CallExpr](decl) {
-			if u.callee(permanent) == retryPath+".Permanent" &&
-				(covers(permanent, call.Pos()) || v != nil && u.hasUse(permanent, v)) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // resultOf returns the variable to which the error of a call is assigned. It returns nil if the
 // error is not assigned to a variable.
 func (u *uses) resultOf(call *call) *types.Var {
@@ -145,30 +128,7 @@ func mayLog(u *uses, stmt *ast.ExprStmt) bool {
 	return ok && (signature.Results().Len() == 0 || strings.HasPrefix(u.callee(call), "fmt.Print"))
 }
 
-// returnedFrom reports whether the function fn may return, send or assign the value that the
-// statement stmt assigned to v.
-func (u *uses) returnedFrom(fn inspector.Cursor, stmt ast.Node, v *types.Var) bool {
-	if !covers(bodyOf(fn.Node()), v.Pos()) {
-		return true // v is a named result, or a variable outside of the function
-	}
-	returned := false
-	flow(bodyOf(fn.Node()), stmt, func(n ast.Node) bool {
-		isV := func(x ast.Expr) bool { return u.local(x) == v }
-		usesV := func(x ast.Expr) bool { return u.hasUse(x, v) }
-		if assign, ok := n.(*ast.AssignStmt); ok && slices.ContainsFunc(assign.Lhs, isV) {
-			returned = returned || slices.ContainsFunc(assign.Rhs, usesV)
-			return false
-		}
-		switch n.(type) {
-		case *ast.ReturnStmt, *ast.AssignStmt, *ast.SendStmt:
-			returned = returned || u.hasUse(n, v)
-		}
-		return true
-	})
-	return returned
-}
-
-// clientTimeouts reports the Timeout of an http.Client whose Transport retries.
+// clientTimeouts reports the Timeout around all retries of an http.Client whose Transport retries.
 func (u *uses) clientTimeouts(pass *analysis.Pass) {
 	for _, s := range u.settings {
 		if s.setsField("net/http", "Client", "Timeout") && s.value != nil && !u.isZero(s.value) &&
@@ -178,30 +138,4 @@ func (u *uses) clientTimeouts(pass *analysis.Pass) {
 					"attempts stopped: use the request's context, and AttemptTimeout for one attempt")
 		}
 	}
-}
-
-// isZero reports whether x is the constant 0.
-func (u *uses) isZero(x ast.Expr) bool {
-	value := u.info.Types[x].Value
-	return value != nil && value.Kind() != constant.String && value.Kind() != constant.Bool &&
-		constant.Sign(value) == 0
-}
-
-// sibling returns the value of another field of the struct in which s sets a field. It returns nil
-// if this value is not known.
-func (u *uses) sibling(s setting, field string) (value ast.Expr) {
-	if lit, ok := s.x.(*ast.CompositeLit); ok {
-		return keyed(lit)[field]
-	}
-	if v := u.vars[u.local(s.x)]; v != nil {
-		for _, x := range v.values {
-			if lit := literal(x); lit != nil {
-				value = keyed(lit)[field]
-			}
-		}
-		for _, x := range v.fields[field] {
-			value = x
-		}
-	}
-	return value
 }

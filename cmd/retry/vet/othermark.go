@@ -24,7 +24,7 @@ like any other error.`, func(pass *analysis.Pass, u *uses) {
 		if o == nil || o.Pkg() == nil {
 			continue
 		}
-		path := version.ReplaceAllString(o.Pkg().Path(), "")
+		path := otherVersion.ReplaceAllString(o.Pkg().Path(), "")
 		library := otherLibraries[path]
 		_, isLiteral := c.Parent().Parent().Node().(*ast.CompositeLit)
 		switch {
@@ -47,7 +47,7 @@ like any other error.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-var version = regexp.MustCompile(`/v\d+$`)
+var otherVersion = regexp.MustCompile(`/v\d+$`)
 
 // otherLibraries maps the path of a library to three texts: its function that wraps an error, the
 // name with which a program recognizes such an error, and what to write instead.

@@ -224,11 +224,39 @@ func (u *uses) passesContext(lit *ast.FuncLit, ctx ast.Expr) bool {
 	return false
 }
 
-// isDeclaredIn reports whether x is a variable that op declares, such as the context of the
-// attempt.
-func (u *uses) isDeclaredIn(op *operation, x ast.Expr) bool {
-	id, ok := ast.Unparen(x).(*ast.Ident)
-	return ok && op.contains(u.info.ObjectOf(id).Pos())
+// canFail reports whether a call can end early because its context ends. Such a call returns an
+// error, a context, or a value that can fail later because of the context, such as an *exec.Cmd.
+// These calls do not count:
+//
+//   - functions without a result of this kind, for example the functions of loggers
+//   - functions that get an error, because they only wrap it
+//   - cleanup, because it should not end early
+func (u *uses) canFail(call *ast.CallExpr) bool {
+	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
+	if !ok {
+		return false // a conversion cannot fail
+	}
+	for param := range signature.Params().Variables() {
+		if isError(param.Type()) {
+			return false
+		}
+	}
+	switch name := calledName(u.callee(call)); name {
+	case "Close", "Rollback", "Shutdown", "Release", "Unlock", "Abort", "Cause", "WithoutCancel":
+		return false
+	case "QueryRowContext", "CommandContext", "WithContext":
+		return true
+	default:
+		if strings.HasSuffix(name, "FromContext") {
+			return false
+		}
+	}
+	for result := range signature.Results().Variables() {
+		if isError(result.Type()) || isContext(result.Type()) {
+			return true
+		}
+	}
+	return false
 }
 
 // sameContext reports whether arg is the context ctx, or a context from which ctx is derived.

@@ -119,7 +119,7 @@ func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name strin
 	return at, ""
 }
 
-// handedOnIn reports whether a function passes its variable v on to other code. The uses of v in x
+// handedOnIn reports whether fn passes its Transport, Budget or Gate v on. The uses of v in x
 // do not count.
 func (u *uses) handedOnIn(fn inspector.Cursor, v *types.Var, x ast.Expr) bool {
 	for c, id := range u.idents(v, fn) {

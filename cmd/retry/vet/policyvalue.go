@@ -5,7 +5,6 @@ import (
 	"go/types"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/goretry/retry"
 )
@@ -78,8 +77,6 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 	return nil
 }
 
-func isPolicy(t types.Type) bool { return typeName(t) == retryPath+".Policy" }
-
 // retryIf returns the RetryIf of a policy. It returns nil if RetryIf is not set, or if several
 // places set it.
 func (u *uses) retryIf(x ast.Expr) ast.Expr {
@@ -89,17 +86,14 @@ func (u *uses) retryIf(x ast.Expr) ast.Expr {
 	return keyed(literal(u.deep(x)))["RetryIf"]
 }
 
-// noWait reports whether all waits of a policy together certainly take at most 100ms.
-func (u *uses) noWait(x ast.Expr) bool {
-	p, known := u.limits(x)
-	if !known || p.EffectiveMax() <= 0 {
-		return false
+// choosesItself reports whether a function of the program decides which errors a policy retries. A
+// function of the library does not count.
+func (u *uses) choosesItself(policy ast.Expr) bool {
+	retryIf := u.retryIf(policy)
+	if retryIf == nil {
+		return u.sets(policy, "Classify", "RetryIf")
 	}
-	all := time.Duration(0)
-	for _, d := range p.Delays(p.EffectiveMax() - 1) {
-		all += d
-	}
-	return all <= 100*time.Millisecond
+	return !isLibrary(u.callee(&ast.CallExpr{Fun: retryIf}))
 }
 
 // attempts returns how many attempts the policy x allows. known is false if the source does not
@@ -107,6 +101,13 @@ func (u *uses) noWait(x ast.Expr) bool {
 func (u *uses) attempts(x ast.Expr) (n int, known bool) {
 	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "MaxElapsed")
 	return p.EffectiveMax(), known && !u.sets(x, "Budget")
+}
+
+// retriesAll reports whether a policy certainly retries every error, except an error that
+// retry.Permanent wraps.
+func (u *uses) retriesAll(policy ast.Expr) bool {
+	n, known := u.attempts(policy)
+	return known && n != 1 && !u.sets(policy, "RetryIf", "Classify")
 }
 
 // limits returns a policy with the values of the named fields of x. If there are no names, it

@@ -58,6 +58,32 @@ func (u *uses) sends(call *ast.CallExpr) bool {
 	return ok && tuple.Len() == 2 && typeName(tuple.At(0).Type()) == "net/http.Response"
 }
 
+// senders lists the methods that send a request.
+var senders = []string{
+	"(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip",
+}
+
+// withBody returns the variable of the request x if the request certainly has a body. For any other
+// x it returns nil.
+func (u *uses) withBody(x ast.Expr) ast.Expr {
+	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone and req.WithContext keep the body
+		req, name := method(call)
+		if req == nil || name != "Clone" && name != "WithContext" {
+			return nil
+		}
+		x = req
+	}
+	made := u.callOf(x)
+	if made == nil || !strings.HasPrefix(u.callee(made), "net/http.NewRequest") {
+		return nil
+	}
+	if body := made.Args[len(made.Args)-1]; u.info.Types[body].IsNil() ||
+		types.ExprString(body) == "http.NoBody" {
+		return nil
+	}
+	return x
+}
+
 // methodOf returns POST or PATCH if a request certainly has this method and changes something. For
 // any other request it returns "".
 func (u *uses) methodOf(req ast.Expr) string {
@@ -85,14 +111,6 @@ func (u *uses) methodOf(req ast.Expr) string {
 		}
 	}
 	return ""
-}
-
-// maker returns the call that makes the value of x. It returns nil if this call is not known.
-func (u *uses) maker(x ast.Expr) *ast.CallExpr {
-	if v := u.known(u.local(x)); v != nil && len(v.values) == 1 && len(v.calls) == 0 {
-		x = v.values[0]
-	}
-	return u.callOf(x)
 }
 
 // constantMethod returns POST or PATCH if one of the arguments of a call is this constant. For any
@@ -131,22 +149,4 @@ func (u *uses) unlessReadOnly(method string, made ast.Node, args []ast.Expr) str
 		}
 	}
 	return method
-}
-
-// notIdempotent returns POST or PATCH if a call sends a request with this method. It returns "" if
-// the request seems to change nothing on the server, and for any other call.
-func (u *uses) notIdempotent(call *ast.CallExpr) string {
-	if u.sends(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
-		return u.unlessReadOnly("POST", call, call.Args)
-	}
-	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
-	if !ok || tuple.Len() != 2 || typeName(tuple.At(0).Type()) != "net/http.Response" {
-		return ""
-	}
-	for _, arg := range call.Args {
-		if typeName(u.info.TypeOf(arg)) == "net/http.Request" {
-			return u.methodOf(arg)
-		}
-	}
-	return ""
 }

@@ -48,3 +48,22 @@ func (u *uses) findSettings() {
 		}
 	}
 }
+
+// sibling returns the value of another field of the struct in which s sets a field. It returns nil
+// if this value is not known.
+func (u *uses) sibling(s setting, field string) (value ast.Expr) {
+	if lit, ok := s.x.(*ast.CompositeLit); ok {
+		return keyed(lit)[field]
+	}
+	if v := u.vars[u.local(s.x)]; v != nil {
+		for _, x := range v.values {
+			if lit := literal(x); lit != nil {
+				value = keyed(lit)[field]
+			}
+		}
+		for _, x := range v.fields[field] {
+			value = x
+		}
+	}
+	return value
+}

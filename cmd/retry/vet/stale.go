@@ -4,7 +4,6 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
-	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
@@ -78,14 +77,6 @@ func (u *uses) renewed(op *operation, v *types.Var) bool {
 		}
 	}
 	return u.assigns(op.body, v)
-}
-
-// hasText reports whether an argument of a call is a constant that contains at least one of these
-// texts.
-func (u *uses) hasText(call *ast.CallExpr, texts ...string) bool {
-	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
-		return hasAny(u.text(arg), texts...)
-	})
 }
 
 // touches reports whether op contains a call that can fail and uses v, as its receiver or as an

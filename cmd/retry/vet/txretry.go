@@ -49,13 +49,6 @@ func (u *uses) outsideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 	}
 }
 
-// retriesAll reports whether a policy certainly retries every error, except an error that
-// retry.Permanent wraps.
-func (u *uses) retriesAll(policy ast.Expr) bool {
-	n, known := u.attempts(policy)
-	return known && n != 1 && !u.sets(policy, "RetryIf", "Classify")
-}
-
 // begins reports whether an operation begins a transaction itself.
 func (u *uses) begins(op *operation) bool {
 	for _, call := range nodes[*ast.CallExpr](op.cursor) {
@@ -67,12 +60,6 @@ func (u *uses) begins(op *operation) bool {
 		}
 	}
 	return false
-}
-
-// isPermanent reports whether the error of a call is passed to retry.Permanent.
-func (u *uses) isPermanent(op *operation, made *ast.CallExpr) bool {
-	c, _ := op.cursor.FindNode(made)
-	return u.isFinal(c) || u.final(&call{CallExpr: made, cursor: c})
 }
 
 // isTransient reports whether a RetryIf returns true whenever retrysql.Transient returns true. Such

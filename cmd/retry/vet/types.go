@@ -3,6 +3,7 @@ package vet
 import (
 	"go/ast"
 	"go/types"
+	"strings"
 )
 
 // typeName returns the package path and the name of a type, such as net/http.Client. For a pointer
@@ -12,6 +13,16 @@ func typeName(t types.Type) string {
 		return named.Obj().Pkg().Path() + "." + named.Obj().Name()
 	}
 	return ""
+}
+
+// retryType returns the name of the type of x, such as Fixed. It returns "" if package retry does
+// not declare the type.
+func (u *uses) retryType(x ast.Expr) string {
+	name, ours := strings.CutPrefix(typeName(u.info.TypeOf(x)), retryPath+".")
+	if !ours {
+		return ""
+	}
+	return name
 }
 
 // deref returns the type to which t points, or t if t is not a pointer.
@@ -40,6 +51,21 @@ func hasMethod(t types.Type, method string) bool {
 	_, ok := obj.(*types.Func)
 	return ok
 }
+
+// isReader reports whether t is an interface with the method Read but without the methods Seek and
+// Write. A function that gets a Seeker may rewind it.
+func isReader(t types.Type) bool {
+	return types.IsInterface(t) && hasMethod(t, "Read") &&
+		!hasMethod(t, "Seek") && !hasMethod(t, "Write")
+}
+
+// isRows reports whether t is the result of a query, such as the Rows of database/sql or pgx.
+func isRows(t types.Type) bool {
+	named, ok := types.Unalias(deref(t)).(*types.Named)
+	return ok && named.Obj().Name() == "Rows" && hasMethod(t, "Next") && hasMethod(t, "Scan")
+}
+
+func isPolicy(t types.Type) bool { return typeName(t) == retryPath+".Policy" }
 
 // param returns the type of the parameter to which argument i of a call is passed.
 func (u *uses) param(call *ast.CallExpr, i int) types.Type {

@@ -2,6 +2,7 @@ package vet
 
 import (
 	"go/ast"
+	"go/token"
 	"go/types"
 	"reflect"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/passes/inspect"
 	"golang.org/x/tools/go/ast/inspector"
+	"golang.org/x/tools/go/types/typeutil"
 )
 
 const (
@@ -129,4 +131,44 @@ func (u *uses) newCall(c inspector.Cursor) *call {
 		}
 	}
 	return found
+}
+
+// retrying returns the position of each call that gets a policy, and the position of each literal
+// of a Transport.
+func (u *uses) retrying() (at []token.Pos) {
+	if !u.any {
+		return nil
+	}
+	for c := range u.root.Preorder((*ast.CallExpr)(nil), (*ast.CompositeLit)(nil)) {
+		switch n := c.Node().(type) {
+		case *ast.CompositeLit:
+			if typeName(u.info.TypeOf(n)) == retryhttpPath+".Transport" {
+				at = append(at, n.Pos())
+			}
+		case *ast.CallExpr:
+			fn, ok := typeutil.Callee(u.info, n).(*types.Func)
+			if !ok || fn.Pkg() == nil || !isLibrary(fn.Pkg().Path()) {
+				continue
+			}
+			for param := range fn.Signature().Params().Variables() {
+				if isPolicy(param.Type()) {
+					at = append(at, n.Pos())
+				}
+			}
+		}
+	}
+	return at
+}
+
+// declared returns the declaration of the function that is called. It returns nil if this package
+// does not declare the function.
+func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
+	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
+	if !ok {
+		return nil
+	}
+	if decl := u.funcs[fn.Origin()]; decl != nil && decl.Body != nil {
+		return decl
+	}
+	return nil
 }

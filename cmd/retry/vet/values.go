@@ -3,8 +3,6 @@ package vet
 import (
 	"go/ast"
 	"go/types"
-
-	"golang.org/x/tools/go/types/typeutil"
 )
 
 // value returns the only value that x can have. If x is a variable that is assigned once, and its
@@ -30,16 +28,6 @@ func (u *uses) value(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// known returns the record of a variable. It returns nil if code that the record does not cover may
-// change the variable, for example code in another package.
-func (u *uses) known(obj *types.Var) *variable {
-	v := u.vars[obj]
-	if v == nil || v.shared || obj.Exported() && obj.Parent() == obj.Pkg().Scope() {
-		return nil
-	}
-	return v
-}
-
 // callOf returns x if x is a call. If x is a variable and its only value is the result of a call,
 // callOf returns this call. If x is anything else, callOf returns nil.
 func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
@@ -49,6 +37,14 @@ func (u *uses) callOf(x ast.Expr) *ast.CallExpr {
 	}
 	call, _ := u.value(x).(*ast.CallExpr)
 	return call
+}
+
+// maker returns the call that makes the value of x. It returns nil if this call is not known.
+func (u *uses) maker(x ast.Expr) *ast.CallExpr {
+	if v := u.known(u.local(x)); v != nil && len(v.values) == 1 && len(v.calls) == 0 {
+		x = v.values[0]
+	}
+	return u.callOf(x)
 }
 
 // deep returns the only value that x can have. It looks through variables as value does. It also
@@ -95,19 +91,6 @@ func (u *uses) deep(x ast.Expr) ast.Expr {
 func onlyResult(decl *ast.FuncDecl) ast.Expr {
 	if returns := returnsOf(decl.Body); len(returns) == 1 && len(returns[0].Results) > 0 {
 		return returns[0].Results[0]
-	}
-	return nil
-}
-
-// declared returns the declaration of the function that is called. It returns nil if this package
-// does not declare the function.
-func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
-	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
-	if !ok {
-		return nil
-	}
-	if decl := u.funcs[fn.Origin()]; decl != nil && decl.Body != nil {
-		return decl
 	}
 	return nil
 }

@@ -142,3 +142,13 @@ func (u *uses) variable(id *ast.Ident) *variable {
 	}
 	return v
 }
+
+// known returns the record of a variable. It returns nil if code that the record does not cover may
+// change the variable, for example code in another package.
+func (u *uses) known(obj *types.Var) *variable {
+	v := u.vars[obj]
+	if v == nil || v.shared || obj.Exported() && obj.Parent() == obj.Pkg().Scope() {
+		return nil
+	}
+	return v
+}

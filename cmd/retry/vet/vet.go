@@ -14,13 +14,15 @@
 //
 //   - find.go runs checks and returns their reports; ignore.go finds the comments that silence a
 //     check.
-//   - uses.go finds the calls that retry. Its type uses contains what the checks know about a
-//     package. operation.go describes the function that a call retries.
+//   - uses.go finds the calls that retry, and the functions of a package. Its type uses contains
+//     what the checks know about a package. operations.go describes the functions that calls retry,
+//     and says what is inside and outside of them.
 //   - vars.go records what is assigned to variables, and settings.go what is assigned to fields.
 //     values.go finds the value of an expression that can have only one.
 //   - policyvalue.go finds the values of the fields of a policy, and evaluate.go makes a
 //     retry.Policy of them.
-//   - requests.go and readers.go recognize HTTP requests, and readers that can be read only once.
+//   - requests.go recognizes HTTP requests, and permanent.go recognizes errors that are passed to
+//     retry.Permanent.
 //   - code.go searches a part of the code. expressions.go, names.go and types.go look at a single
 //     expression, name or type.
 package vet

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,10 +114,4 @@ func busy(err error) bool {
 	const code = 5 // SQLITE_BUSY; extended codes contain it in the low byte
 	var e *sqlite.Error
 	return errors.As(err, &e) && e.Code()&0xff == code
-}
-
-// text returns the text of an error in a form that PostgreSQL can store. PostgreSQL refuses a NUL
-// and text that is not UTF-8. A job whose error cannot be stored would never end.
-func text(err error) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(fmt.Sprint(err), "\x00", "\uFFFD"), "\uFFFD")
 }

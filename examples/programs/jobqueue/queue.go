@@ -129,9 +129,6 @@ type Job struct {
 	requeues int
 }
 
-// errWorkerDied is the error of an attempt whose lease has expired.
-var errWorkerDied = errors.New("the lease expired: the worker died or lost the database")
-
 // Claim claims a job that is due. The claim ends after lease. If no job is due, Claim returns nil.
 // The returned job may have no attempts left, because its worker may have died in the last attempt.
 func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
@@ -205,6 +202,12 @@ func jsonOf(value any) string {
 	return string(text)
 }
 
+// text returns the text of an error in a form that PostgreSQL can store. PostgreSQL refuses a NUL
+// and text that is not UTF-8. A job whose error cannot be stored would never end.
+func text(err error) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(fmt.Sprint(err), "\x00", "\uFFFD"), "\uFFFD")
+}
+
 // wait returns a delay in microseconds. For no delay it returns NULL, so that a job without a delay
 // runs even if the clock is set back. wait adds a tick, because the clock may be slow by up to a
 // tick, and a job must not run early.
@@ -242,87 +245,6 @@ func (q *Queue) Open(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// A DeadLetter is a job that will not run again, unless somebody requeues it.
-type DeadLetter struct {
-	retryjob.DeadLetter
-	ID, Payload string
-
-	requeues int
-}
-
-// DeadLetters returns the dead letters. They are sorted by the end of their last attempt. If an
-// operator has made a dead letter by hand, it may have no Reason.
-func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
-	rows, err := q.db.QueryContext(ctx, `
-		SELECT id, payload, requeues, COALESCE(dead_letter, '') FROM jobs
-		WHERE status = 'FAILED' ORDER BY ended_at, id`)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var letters []DeadLetter
-	for rows.Next() {
-		var l DeadLetter
-		var letter []byte
-		if err := rows.Scan(&l.ID, &l.Payload, &l.requeues, &letter); err != nil {
-			return nil, err
-		}
-		if json.Unmarshal(letter, &l.DeadLetter) != nil {
-			l.Key = l.ID
-		}
-		letters = append(letters, l)
-	}
-	return letters, rows.Err()
-}
-
-// setPending makes a dead letter a job again. It increments requeues, which identifies a claim
-// together with attempts. Otherwise a worker with an old claim of attempt 1 could write its result
-// for the new attempt 1.
-const setPending = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, " +
-	"last_error = NULL, requeues = requeues + 1"
-
-// setNew makes a dead letter a job again, with all its attempts.
-const setNew = setPending + ", attempts = 0, classes = NULL"
-
-// Redrive makes the dead letters that o.Filter selects runnable again, with all their attempts. The
-// jobs start at different times within o.Window. A single SQL statement moves each job, and only if
-// it is still a dead letter. So no job is lost or moved twice, even if Redrive is killed or two
-// calls run at the same time.
-func (q *Queue) Redrive(
-	ctx context.Context, o retryjob.RedriveOptions,
-) (retryjob.RedriveResult, error) {
-	var result retryjob.RedriveResult
-	began := time.Now()
-	letters, err := q.DeadLetters(ctx)
-	if err != nil {
-		return result, err
-	}
-	for i, l := range letters {
-		moved := o.Filter == nil || o.Filter(l.DeadLetter)
-		if moved && !o.DryRun {
-			delay := time.Until(began.Add(retryjob.Spread(l.Key, o.Window)))
-			changed, err := q.change(ctx, "UPDATE jobs SET "+setNew+", "+
-				"run_at = {now} + CAST($1 AS BIGINT) "+
-				"WHERE id = $2 AND requeues = $3 AND status = 'FAILED'",
-				q.wait(delay), l.ID, l.requeues)
-			if err != nil {
-				return result, err
-			}
-			moved = changed
-		}
-		result.Found++
-		if moved {
-			result.Moved++
-		} else {
-			result.Skipped++
-		}
-		if o.OnProgress != nil {
-			o.OnProgress(i+1, len(letters))
-		}
-	}
-	return result, nil
-}
-
 // change executes a statement. It reports whether the statement has changed a row.
 func (q *Queue) change(ctx context.Context, query string, args ...any) (bool, error) {
 	result, err := q.exec(ctx, query, args...)
@@ -331,22 +253,4 @@ func (q *Queue) change(ctx context.Context, query string, args ...any) (bool, er
 	}
 	rows, err := result.RowsAffected()
 	return rows > 0, err
-}
-
-// Requeue makes a dead letter runnable now. If reset is false, the job has its remaining attempts.
-// If reset is true, the job has all its attempts. In both cases MaxElapsed starts from zero.
-// Suppose that the answer of the database is lost and you call Requeue again. Then the second call
-// fails, because the job is no longer a dead letter.
-func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
-	set, where := setPending, " AND {eligible}"
-	if reset {
-		set, where = setNew, ""
-	}
-	query := "UPDATE jobs SET " + set + ", run_at = NULL WHERE id = $1 AND status = 'FAILED'" + where
-	changed, err := q.change(ctx, query, id)
-	if err == nil && !changed {
-		err = fmt.Errorf("jobqueue: %q is not a dead letter, or has no attempts left: "+
-			"requeue it with reset", id)
-	}
-	return err
 }

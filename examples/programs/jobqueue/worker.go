@@ -192,3 +192,6 @@ func (w *Worker) statement() retry.Policy {
 		RetryIf:        transient,
 	}
 }
+
+// errWorkerDied is the error of an attempt whose lease has expired.
+var errWorkerDied = errors.New("the lease expired: the worker died or lost the database")

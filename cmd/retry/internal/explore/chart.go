@@ -5,12 +5,10 @@ import (
 	"html"
 	"html/template"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry/cmd/retry/internal/preview"
-	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // These constants are the size of a chart and of its margins, in units of the viewBox.
@@ -92,42 +90,14 @@ type axis struct {
 	format func(float64) string
 }
 
-// scheduleChart draws a bar for each retry, from its earliest to its latest start. A bar is pale if
-// a call that starts with the outage never makes this retry. There are two reasons: an earlier
-// attempt starts after the outage and succeeds, or this call alone has used up the budget.
-func (v *view) scheduleChart() template.HTML {
-	rows := len(v.Steps)
-	if rows == 0 {
-		return ""
+// timeAxis returns the axis for the time since the outage began, from 0 to end.
+func timeAxis(end time.Duration) axis {
+	return axis{
+		title:  "time since the outage began",
+		max:    float64(end),
+		ticks:  timeTicks(end),
+		format: func(v float64) string { return preview.Brief(time.Duration(v)) },
 	}
-	end := max(1, v.Steps[rows-1].Total)
-	const label = "When each attempt starts, from the earliest to the latest: " +
-		"the table has the numbers"
-	d := newDrawing(label, top+bottom+rowHeight*float64(rows), float64(end))
-	d.shade(span{0, float64(v.Outage)})
-	d.xAxis(timeAxis(end))
-	d.yTitle("attempt")
-	earliest := time.Duration(0)
-	for i, step := range v.Steps {
-		y, class := top+rowHeight*float64(i), "bar a"
-		d.text(left-8, y+rowHeight/2+4, "end", strconv.Itoa(i+2))
-		if earliest >= v.Outage || i >= v.Shared.Size {
-			class += " pale"
-		}
-		earliest = saturate.Add(earliest, step.Lo)
-		from, to := d.x(float64(earliest)), d.x(float64(step.Total))
-		title := fmt.Sprintf("attempt %d: %s to %s",
-			i+2, preview.Brief(earliest), preview.Brief(step.Total))
-		fmt.Fprintf(d, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f">`,
-			class, min(from, width-right-3), y+3, max(3, to-from), rowHeight-6)
-		fmt.Fprintf(d, `<title>%s</title></rect>`, html.EscapeString(title))
-	}
-	for _, limit := range []time.Duration{v.MaxElapsed, v.All} {
-		if limit > 0 && limit <= end {
-			d.line(d.x(float64(limit)), top, d.x(float64(limit)), d.height-bottom, "limit a")
-		}
-	}
-	return d.end()
 }
 
 // A lineChart draws lines over two axes.

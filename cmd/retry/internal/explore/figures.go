@@ -1,9 +1,12 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
+	"html"
 	"html/template"
-	"math"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/goretry/retry/cmd/retry/internal/preview"
@@ -17,14 +20,42 @@ type figure struct {
 	Words   []string
 }
 
-// timeAxis returns the axis for the time since the outage began, from 0 to end.
-func timeAxis(end time.Duration) axis {
-	return axis{
-		title:  "time since the outage began",
-		max:    float64(end),
-		ticks:  timeTicks(end),
-		format: func(v float64) string { return preview.Brief(time.Duration(v)) },
+// scheduleChart draws a bar for each retry, from its earliest to its latest start. A bar is pale if
+// a call that starts with the outage never makes this retry. There are two reasons: an earlier
+// attempt starts after the outage and succeeds, or this call alone has used up the budget.
+func (v *view) scheduleChart() template.HTML {
+	rows := len(v.Steps)
+	if rows == 0 {
+		return ""
 	}
+	end := max(1, v.Steps[rows-1].Total)
+	const label = "When each attempt starts, from the earliest to the latest: " +
+		"the table has the numbers"
+	d := newDrawing(label, top+bottom+rowHeight*float64(rows), float64(end))
+	d.shade(span{0, float64(v.Outage)})
+	d.xAxis(timeAxis(end))
+	d.yTitle("attempt")
+	earliest := time.Duration(0)
+	for i, step := range v.Steps {
+		y, class := top+rowHeight*float64(i), "bar a"
+		d.text(left-8, y+rowHeight/2+4, "end", strconv.Itoa(i+2))
+		if earliest >= v.Outage || i >= v.Shared.Size {
+			class += " pale"
+		}
+		earliest = saturate.Add(earliest, step.Lo)
+		from, to := d.x(float64(earliest)), d.x(float64(step.Total))
+		title := fmt.Sprintf("attempt %d: %s to %s",
+			i+2, preview.Brief(earliest), preview.Brief(step.Total))
+		fmt.Fprintf(d, `<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f">`,
+			class, min(from, width-right-3), y+3, max(3, to-from), rowHeight-6)
+		fmt.Fprintf(d, `<title>%s</title></rect>`, html.EscapeString(title))
+	}
+	for _, limit := range []time.Duration{v.MaxElapsed, v.All} {
+		if limit > 0 && limit <= end {
+			d.line(d.x(float64(limit)), top, d.x(float64(limit)), d.height-bottom, "limit a")
+		}
+	}
+	return d.end()
 }
 
 // herdFigure returns a chart of the retries of clients that all fail when the outage begins. The
@@ -61,46 +92,62 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 	return f
 }
 
-// words describes a herd in one sentence. The parameter most is the largest number of retries in
-// one window.
-func (h *herd) words(clients, most int, window time.Duration, drawn bool) string {
-	text := "no retry"
-	if n := len(h.moments); n > 0 {
-		text = fmt.Sprintf("%s, at most %s of them in any %s, which is %s per second",
-			counted(n, drawn, "retry", "retries"), number(float64(most), drawn),
-			preview.Brief(window), number(float64(most)/window.Seconds(), drawn))
-	}
-	text += fmt.Sprintf("; %s up", counted(clients-h.back, drawn, "client gives", "clients give"))
-	if h.back > 0 {
-		at := h.moments[len(h.moments)-1].at
-		last := preview.Brief(at)
-		if drawn {
-			last = "about " + preview.Brief(at.Round(window))
+// figures returns the line charts of a run. They show all calls and the calls that work, the load
+// of the first four services in Loaded, and the queues of these services.
+func (of Simulation) figures() []figure {
+	rows, names := of.Rows(300), of.Loaded()
+	draw := func(name, class string, value func(Row) float64) line {
+		l := line{name: fmt.Sprintf("%.14s", name), class: class}
+		for _, row := range rows {
+			l.points = append(l.points, point{float64(row.From), value(row)})
 		}
-		text += fmt.Sprintf(", %s after the outage, the last at %s",
-			counted(h.back, drawn, "succeeds", "succeed"), last)
+		return l
 	}
-	return text + "."
+	loads, queues := []line{}, []line{}
+	for i, name := range names[:min(4, len(names))] {
+		class, load := string(rune('a'+i)), of.Result.Services[name]
+		loads = append(loads, draw(name, class, func(row Row) float64 {
+			return 100 * row.Requests[name] / max(load.Normal, 1e-9)
+		}))
+		if load.Peak > 0 {
+			queues = append(queues, draw(name, class, func(row Row) float64 {
+				return float64(row.Queues[name])
+			}))
+		}
+	}
+	figures := []figure{
+		of.figure("Calls", "calls per second", []line{
+			draw("all", "b dashed", func(row Row) float64 { return row.Calls }),
+			draw("that work", "a", func(row Row) float64 { return row.Worked }),
+		}),
+		of.figure("Load by service", "% of its normal load", loads),
+	}
+	if len(queues) > 0 {
+		figures = append(figures, of.figure("Queues", "requests that wait", queues))
+	}
+	return figures
 }
 
-// number returns a number as text. A number below 1,000 has one decimal, unless it is whole. If
-// about is true, the number depends on random draws. Then the number is rounded to two digits, and
-// the text starts with "about".
-func number(v float64, about bool) string {
-	if about {
-		unit := math.Pow(10, math.Max(0, math.Floor(math.Log10(math.Max(1, v)))-1))
-		return "about " + preview.Thousands(int64(math.Round(v/unit)*unit))
+func (of Simulation) figure(title, unit string, lines []line) figure {
+	c := lineChart{
+		label: title + ": " + unit,
+		x:     timeAxis(time.Duration(len(of.Result.Seconds)) * time.Second),
+		y:     axis{title: unit, max: 1},
+		lines: lines,
 	}
-	if v = math.Round(v*10) / 10; v != math.Trunc(v) && v < 1000 {
-		return fmt.Sprintf("%.1f", v)
+	c.x.title = "time"
+	for _, event := range of.System.Events {
+		c.shades = append(c.shades, span{float64(event.At), float64(event.At + event.For)})
 	}
-	return preview.Thousands(int64(math.Round(v)))
-}
-
-// counted returns a number with its noun or verb, such as "2 retries". It never says "about 0".
-func counted(n int, about bool, one, many string) string {
-	if n == 1 && !about {
-		return "1 " + one
+	f := figure{Title: title}
+	for _, l := range lines {
+		most := slices.MaxFunc(l.points, func(p, q point) int { return cmp.Compare(p.y, q.y) })
+		c.y.max = max(c.y.max, most.y)
+		end := l.points[len(l.points)-1]
+		f.Words = append(f.Words, fmt.Sprintf("%s: at most %s, at %s; %s at the end.",
+			l.name, number(most.y, false), preview.Brief(time.Duration(most.x)), number(end.y, false)))
 	}
-	return number(float64(n), about && n > 0) + " " + many
+	c.y.ticks, c.y.max = niceTicks(c.y.max)
+	f.Picture = c.svg()
+	return f
 }

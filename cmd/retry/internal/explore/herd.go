@@ -2,12 +2,14 @@ package explore
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/preview"
 	"github.com/goretry/retry/retrysim"
 )
 
@@ -102,4 +104,46 @@ func (h *herd) rate(end, window time.Duration) (points []point, most int) {
 		most = max(most, fullest)
 	}
 	return points, most
+}
+
+// words describes a herd in one sentence. The parameter most is the largest number of retries in
+// one window.
+func (h *herd) words(clients, most int, window time.Duration, drawn bool) string {
+	text := "no retry"
+	if n := len(h.moments); n > 0 {
+		text = fmt.Sprintf("%s, at most %s of them in any %s, which is %s per second",
+			counted(n, drawn, "retry", "retries"), number(float64(most), drawn),
+			preview.Brief(window), number(float64(most)/window.Seconds(), drawn))
+	}
+	text += fmt.Sprintf("; %s up", counted(clients-h.back, drawn, "client gives", "clients give"))
+	if h.back > 0 {
+		at := h.moments[len(h.moments)-1].at
+		last := preview.Brief(at)
+		if drawn {
+			last = "about " + preview.Brief(at.Round(window))
+		}
+		text += fmt.Sprintf(", %s after the outage, the last at %s",
+			counted(h.back, drawn, "succeeds", "succeed"), last)
+	}
+	return text + "."
+}
+
+// An outage describes the outage that the charts of a policy show.
+type outage struct {
+	Outage  time.Duration // how long attempts fail
+	Clients int           // how many clients fail at the same time
+	Shared  *retry.Budget // the budget of the policy, or the default budget of a target
+}
+
+// outageFor returns an outage that is long enough for several retries of the policy.
+func outageFor(p retry.Policy) outage {
+	o := outage{
+		Outage:  shortest,
+		Clients: clients,
+		Shared:  cmp.Or(p.Budget, preview.TargetBudget()),
+	}
+	if plan := p.Plan(maxRows); len(plan) > 0 {
+		o.Outage = min(longest, max(shortest, timeStep(plan[len(plan)-1].Total)))
+	}
+	return o
 }

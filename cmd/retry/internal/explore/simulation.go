@@ -100,66 +100,6 @@ func (of Simulation) Loaded() []string {
 	})
 }
 
-// figures returns the line charts of a run. They show all calls and the calls that work, the load
-// of the first four services in Loaded, and the queues of these services.
-func (of Simulation) figures() []figure {
-	rows, names := of.Rows(300), of.Loaded()
-	draw := func(name, class string, value func(Row) float64) line {
-		l := line{name: fmt.Sprintf("%.14s", name), class: class}
-		for _, row := range rows {
-			l.points = append(l.points, point{float64(row.From), value(row)})
-		}
-		return l
-	}
-	loads, queues := []line{}, []line{}
-	for i, name := range names[:min(4, len(names))] {
-		class, load := string(rune('a'+i)), of.Result.Services[name]
-		loads = append(loads, draw(name, class, func(row Row) float64 {
-			return 100 * row.Requests[name] / max(load.Normal, 1e-9)
-		}))
-		if load.Peak > 0 {
-			queues = append(queues, draw(name, class, func(row Row) float64 {
-				return float64(row.Queues[name])
-			}))
-		}
-	}
-	figures := []figure{
-		of.figure("Calls", "calls per second", []line{
-			draw("all", "b dashed", func(row Row) float64 { return row.Calls }),
-			draw("that work", "a", func(row Row) float64 { return row.Worked }),
-		}),
-		of.figure("Load by service", "% of its normal load", loads),
-	}
-	if len(queues) > 0 {
-		figures = append(figures, of.figure("Queues", "requests that wait", queues))
-	}
-	return figures
-}
-
-func (of Simulation) figure(title, unit string, lines []line) figure {
-	c := lineChart{
-		label: title + ": " + unit,
-		x:     timeAxis(time.Duration(len(of.Result.Seconds)) * time.Second),
-		y:     axis{title: unit, max: 1},
-		lines: lines,
-	}
-	c.x.title = "time"
-	for _, event := range of.System.Events {
-		c.shades = append(c.shades, span{float64(event.At), float64(event.At + event.For)})
-	}
-	f := figure{Title: title}
-	for _, l := range lines {
-		most := slices.MaxFunc(l.points, func(p, q point) int { return cmp.Compare(p.y, q.y) })
-		c.y.max = max(c.y.max, most.y)
-		end := l.points[len(l.points)-1]
-		f.Words = append(f.Words, fmt.Sprintf("%s: at most %s, at %s; %s at the end.",
-			l.name, number(most.y, false), preview.Brief(time.Duration(most.x)), number(end.y, false)))
-	}
-	c.y.ticks, c.y.max = niceTicks(c.y.max)
-	f.Picture = c.svg()
-	return f
-}
-
 // Picture draws the charts of all runs into one SVG file, one chart below the other.
 func Picture(runs ...Simulation) []byte {
 	css, _ := files.ReadFile("page.css") // reading an embedded file cannot fail

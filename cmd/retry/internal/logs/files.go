@@ -1,5 +1,6 @@
-// Package logs reads log files and returns the calls in them. files.go merges the files by time,
-// envoy.go reads Envoy's access log, and trace.go joins events to calls.
+// Package logs reads log files and returns the calls in them. files.go reads the files, and merges
+// them by time. envoy.go reads Envoy's access log. calls.go joins events to calls, and trace.go
+// describes such a call.
 package logs
 
 import (
@@ -166,6 +167,18 @@ func shortened(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:mostText], "") + "..."
+}
+
+// bytesOf returns how many bytes the texts of r have.
+func bytesOf(r *retrylog.Record) int {
+	e := &r.Event
+	n := len(r.Key) + len(r.Source) + len(r.Task) + len(e.Class) + len(e.Kind) + len(e.Reason)
+	for _, err := range []error{e.Err, e.Cause} {
+		if err != nil {
+			n += len(err.Error())
+		}
+	}
+	return n
 }
 
 // NewestFirst returns the name of the first file that starts with its newest line. It returns "" if

@@ -1,24 +1,10 @@
 package policyfile
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
-
-// textWhole returns the value of a key that must be a whole number. The number may be written as
-// text.
-func (f *form) textWhole(key string, fallback int) int {
-	n := uint64(fallback)
-	take(f, key, "a whole number, such as 3", nil, func(value json.RawMessage) bool {
-		var err error
-		n, err = strconv.ParseUint(strings.Trim(string(value), `"`), 10, 31)
-		return err == nil
-	})
-	return int(n)
-}
 
 // readArgo reads the retryStrategy of a template or of a containerSet.
 func readArgo(f *form) {

@@ -1,9 +1,13 @@
 package policyfile
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/goretry/retry"
 )
 
 // A Block is a part of a file that contains a policy, or that should contain a policy.
@@ -66,3 +70,183 @@ func (b *Block) line(path string) (line int, ok bool) {
 	}
 	return line, true
 }
+
+// Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect
+// of the library, or in the place where a document of another system has its settings.
+func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
+
+func isKnown(b Block) bool { return b.Known() }
+
+// hasMark reports whether b has a key that is typical of a dialect. Such a block may still be
+// something other than a policy.
+func (b *Block) hasMark() bool {
+	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
+}
+
+// Read reads the policy in b, and returns it with the name of its dialect. The parameter from is
+// the name of the dialect. If from is "", Read uses the first of these dialects:
+//
+//   - the dialect that the place of b in its file shows, if any
+//   - the native form, if b is in this form
+//   - the dialect in which b can be read, if there is only one
+//
+// If b cannot be read or is invalid, Read returns every fault. Read sets Notes and Bounds.
+func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
+	b.reset()
+	d, p, err := b.read(from)
+	if err == nil {
+		err = p.Validate()
+	}
+	if err != nil {
+		return retry.Policy{}, d.name, b.faults(err, d)
+	}
+	b.readBeside(d.format, p)
+	b.terms = d.terms
+	if d.name == "taskharbor" && p.MaxAttempts == 0 {
+		b.note("max_attempts", "if it is 0, each job has a limit of its own; here the limit is 1")
+	}
+	if b.absent != "" {
+		b.Notes = append([]string{b.absent}, b.Notes...)
+	}
+	return p, d.name, nil
+}
+
+// reset clears the fields that Read sets.
+func (b *Block) reset() {
+	b.Notes, b.Bounds, b.warnings, b.terms = nil, Bounds{}, nil, nil
+	b.lines, b.templates = map[string]int{}, map[string]bool{}
+}
+
+func (b *Block) read(from string) (d dialect, p retry.Policy, err error) {
+	switch {
+	case b.broken != "":
+		return d, p, b.fault(unreadable, b.broken)
+	case b.node.ShortTag() == "!!null" && b.dialect == "":
+		return d, p, b.noPolicy()
+	case b.tooLarge(mostNodes):
+		return d, p, b.fault(unreadable,
+			"this is larger than any policy: write the path to the policy with -at")
+	}
+	if from == "" {
+		from = b.dialect
+	}
+	if i := slices.IndexFunc(dialects, func(d dialect) bool { return d.name == from }); i >= 0 {
+		p, err = dialects[i].read(b.node, b)
+		return dialects[i], p, err
+	}
+
+	native := dialects[0]
+	p, err = native.read(b.node, b)
+	if err == nil || b.writtenAsNative() {
+		return native, p, err
+	}
+	var fit []string
+	possible := slices.DeleteFunc(slices.Clone(dialects), func(d dialect) bool {
+		return d.name != Native && !d.shows(b.node)
+	})
+	for _, d := range possible[1:] {
+		if _, err := d.read(b.node, b); err == nil {
+			fit = append(fit, d.name)
+		}
+	}
+	switch len(fit) {
+	case 1:
+		return b.read(fit[0])
+	case 0:
+		if why := b.elsewhere(); why != nil {
+			return d, p, why
+		}
+		if (b.At == "" || isNumber(b.At)) && !b.Known() && !b.hasMark() && b.nearKeys() == 0 {
+			return d, p, b.noPolicy()
+		}
+		// Report the faults in the dialect that was probably intended.
+		d = slices.MinFunc(possible, func(d, e dialect) int { return b.unknown(d) - b.unknown(e) })
+		_, err = d.read(b.node, b)
+		return d, p, err
+	default:
+		return d, p, b.fault(ambiguous,
+			fmt.Sprintf("this can be read as %s: choose one with -from", strings.Join(fit, " or ")))
+	}
+}
+
+func (b *Block) noPolicy() *Fault {
+	return b.fault(NoPolicy,
+		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
+}
+
+// elsewhere returns a fault if b contains a policy, or settings of a system that this package does
+// not read. The fault names the system, or the path to the policy and what to write after -at.
+// elsewhere returns nil if b contains neither, or if b is itself a policy with one wrong key.
+func (b *Block) elsewhere() error {
+	if b.hasMark() && b.unknown(dialects[0]) == 1 {
+		return nil
+	}
+	if inner := b.inner(); len(inner) > 0 {
+		at := b.path(inner[0])
+		line, _ := b.line(strings.Join(inner[0], "."))
+		text := fmt.Sprintf("there is a policy at %s: use -at %s", at, b.Hint())
+		return &Fault{File: b.File, Line: line, Code: NoPolicy, Text: text}
+	}
+	if note := b.Unread(); note != nil {
+		note.Note = false
+		return note
+	}
+	return nil
+}
+
+// Hint returns the path from b to a policy in the native form or in a dialect of the library. It
+// returns "" if b is a policy itself, or if no policy is inside b. If the paths of several policies
+// differ in only one key, Hint writes * for this key.
+func (b *Block) Hint() string {
+	inner := b.inner()
+	if len(inner) == 0 {
+		return ""
+	}
+	first := inner[0]
+	if i := len(first) - 2; i >= 0 && slices.ContainsFunc(inner[1:], func(path []string) bool {
+		return len(path) == len(first) && slices.Equal(path[:i], first[:i])
+	}) {
+		first[i] = "*"
+	}
+	return b.path(first)
+}
+
+// inner returns the path from b to each policy that is the value of a key named retry.
+func (b *Block) inner() (paths [][]string) {
+	if b.Known() {
+		return nil
+	}
+	walk(b.node, func(path []string, e entry) (found bool) {
+		if found = e.key == "retry" && isOwn(resolved(e.value)); found {
+			paths = append(paths, slices.Clone(path))
+		}
+		return found
+	})
+	return paths
+}
+
+// path returns the path from the document to a node inside b. keys is the path from b to this node.
+func (b *Block) path(keys []string) string {
+	return strings.TrimPrefix(b.At+"."+strings.Join(keys, "."), ".")
+}
+
+// writtenAsNative reports whether b is written in the native form, even if b has faults. All keys
+// of such a block are native keys, and its backoff is not a scalar.
+func (b *Block) writtenAsNative() bool {
+	return b.unknown(dialects[0]) == 0 && !anyEntry(b.node, func(e entry) bool {
+		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
+	})
+}
+
+// unknown returns how many keys of b are not keys of a dialect.
+func (b *Block) unknown(d dialect) (n int) {
+	for e := range eachEntry(b.node) {
+		if !d.accepts(d.keys, e.key) {
+			n++
+		}
+	}
+	return n
+}
+
+// note adds a note about a setting that a policy cannot express.
+func (b *Block) note(key, text string) { b.Notes = append(b.Notes, key+": "+text) }

@@ -2,7 +2,6 @@ package policyfile
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"strconv"
 	"time"
@@ -50,23 +49,6 @@ var (
 		number: time.Nanosecond,
 	}
 )
-
-// time removes a key from the settings and returns its value, which must be a duration of at least
-// shortest. Like take, time adds a finding if the value is wrong.
-func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
-	write := f.times.write
-	if shortest > 1 {
-		write += fmt.Sprintf(", at least %v", shortest)
-	} else if shortest > 0 {
-		write += ", above 0s"
-	}
-	d := fallback
-	take(f, key, write, nil, func(value json.RawMessage) (ok bool) {
-		d, ok = f.times.parse(value)
-		return ok && d >= shortest
-	})
-	return d
-}
 
 // parse returns the duration in a value. It returns false if the style does not accept the value.
 func (s durationStyle) parse(value json.RawMessage) (time.Duration, bool) {

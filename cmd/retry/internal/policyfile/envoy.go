@@ -1,8 +1,10 @@
 package policyfile
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -94,5 +96,98 @@ func (f *form) finalTimeout(key string) {
 		f.b.warn(noEffect, key,
 			key+" ends an attempt, and Envoy does not retry it then: add reset to the conditions, or 5xx "+
 				"or gateway-error")
+	}
+}
+
+const routing = "a policy does not say where a retry goes"
+
+// routeTimeout returns the default timeout of a route of Envoy. It returns 0 for the retry_policy
+// of a virtual host, because the timeout is a setting of each route.
+func routeTimeout(b *Block) time.Duration {
+	if inRoute.MatchString(b.At) {
+		return 15 * time.Second
+	}
+	return 0
+}
+
+var inRoute = regexp.MustCompile(`(^|\.)route\.retry_?[pP]olicy$`)
+
+const grpcTimeout = "a gRPC request has its own timeout, which replaces the timeout of the route"
+
+// The limit on the retries of all calls to a target is a setting of the target, not of the call.
+// The setting is in a cluster of Envoy's file, or in another document of the file. The code below
+// finds the setting by the name of the target.
+
+// A concurrency contains the keys with which Envoy limits how many retries run at the same time.
+type concurrency struct {
+	budget, percent, least string  // the keys of a budget, which is a share of the active requests
+	most                   string  // the key for the largest number of retries, if there is no budget
+	missing                float64 // the default number of retries; 0 is no limit
+}
+
+var (
+	ofCluster = concurrency{
+		budget:  "retry_budget",
+		percent: "budget_percent.value",
+		least:   "min_retry_concurrency",
+		most:    "max_retries",
+		missing: 3,
+	}
+	ofRule = concurrency{
+		budget:  "retryBudget",
+		percent: "percent",
+		least:   "minRetryConcurrency",
+		most:    "connectionPool.http.maxRetries",
+	}
+)
+
+// limit adds a note about Envoy's limit on the retries to a target, and reports if there is such a
+// limit.
+func (f *form) limit(target string, in *place, c concurrency) bool {
+	if len(f.places(in, c.budget)) > 0 {
+		share := min(100, f.amount(in, c.budget+"."+c.percent, 20))
+		least := f.amount(in, c.budget+"."+c.least, 3)
+		f.b.note(c.budget,
+			fmt.Sprintf("each Envoy allows %v %% of its active requests to %s as retries at the same time, "+
+				"and at least %v; the nearest budget is {size: %v, ratio: %.3g}",
+				share, target, least, max(1, least), share/max(share, 100-share)))
+		return true
+	}
+	most := f.amount(in, c.most, c.missing)
+	switch {
+	case most > 0:
+		f.b.note(c.most,
+			fmt.Sprintf("each Envoy allows %v retries to %s at the same time; in an outage, calls reach "+
+				"this limit before their own limit on retries", most, target))
+	case c.missing > 0:
+		f.b.warn(noEffect, "retry_on",
+			fmt.Sprintf("this policy has no effect: %s of the cluster %s is 0, and allows no retry",
+				c.most, target))
+	}
+	return most > 0
+}
+
+// clusters adds notes about the limits of the clusters to which a route of Envoy leads. In a
+// cluster, Envoy uses the first thresholds that have the priority of the route.
+func (f *form) clusters() {
+	route, limited := f.b.beside, false
+	names := append(f.textsAt(route, "cluster"),
+		f.textsAt(route, "weighted_clusters.clusters.*.name")...)
+	priority := func(p *place) string { return cmp.Or(f.textAt(p, "priority"), "DEFAULT") }
+	for _, cluster := range f.places(route.outermost(), "static_resources.clusters.*") {
+		name := f.textAt(cluster, "name")
+		if !slices.Contains(names, name) {
+			continue
+		}
+		thresholds := f.places(cluster, "circuit_breakers.thresholds.*")
+		thresholds = slices.DeleteFunc(thresholds, func(p *place) bool {
+			return priority(p) != priority(route)
+		})
+		limited = f.limit(name, append(thresholds, &place{node: cluster.node})[0], ofCluster) || limited
+	}
+	if !limited {
+		f.b.note("max_retries",
+			"each Envoy allows 3 retries to a cluster at the same time, unless circuit_breakers says "+
+				"otherwise; in an outage, calls reach this limit before num_retries")
 	}
 }

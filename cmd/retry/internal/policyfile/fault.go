@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
@@ -95,29 +93,8 @@ func (b *Block) faults(err error, d dialect) (faults []*Fault) {
 	return faults
 }
 
-var separators = strings.NewReplacer("_", "", "-", "", " ", "")
-
-// nearest returns the key in keys that the user probably meant by key. It considers only keys of
-// the same mapping. It returns "" if no key is similar, or if key itself is in keys.
-func nearest(key string, keys []string) string {
-	if len(key) > 60 || slices.Contains(keys, key) { // the work grows with the length of key
-		return ""
-	}
-	prefix := key[:strings.LastIndex(key, ".")+1]
-	plain := func(key string) string { return strings.ToLower(separators.Replace(key)) }
-	written := plain(key[len(prefix):])
-	best, least := "", 2+len(written)/8
-	for _, k := range keys {
-		inner, ok := strings.CutPrefix(k, prefix)
-		if !ok || strings.Contains(inner, ".") {
-			continue
-		}
-		if d := levenshtein.ComputeDistance(written, plain(inner)); d < least || d == 0 {
-			best, least = k, d
-		}
-	}
-	return best
-}
+// byLine orders faults by their lines.
+func byLine(f, g *Fault) int { return f.Line - g.Line }
 
 // otherNames maps keys of a policy to their names in dialects.
 var otherNames = map[string][]string{

@@ -1,12 +1,29 @@
 // Package policyfile finds retry policies in YAML and JSON files. It reads policies in the native
 // form of the library, in its dialects and in the settings of other systems, and finds the line of
 // each fault.
+//
+// Settings of another system are read in the file with the name of the system. These are the other
+// files:
+//
+//   - file.go parses a file. json.go converts JSON to YAML nodes and back. texts.go parses
+//     documents that are texts in another document, as in a ConfigMap. check.go refuses duplicate
+//     keys and too many merged keys, and size.go refuses what is too large.
+//   - search.go finds blocks at a path or at the usual places. recognize.go finds out to which
+//     dialect or system a block belongs.
+//   - block.go reads the policy in a block. fault.go describes faults and finds their lines, and
+//     lint.go warns of settings that are valid.
+//   - dialect.go lists the dialects. format.go lists the dialects of other systems, in the type
+//     format. form.go has the type form, with which the files of the systems read values.
+//   - settings.go takes keys from a mapping, duration.go reads durations, beside.go reads settings
+//     next to a block, and templates.go replaces templates by their defaults.
+//   - nodes.go walks through YAML nodes. place.go has a mapping with the mappings around it.
+//     spelling.go compares spellings of keys, and finds misspelled keys.
+//   - system.go reads the systems of services that are simulated.
 package policyfile
 
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -53,6 +70,16 @@ func Parse(name string, data []byte) (*File, error) {
 	return f, nil
 }
 
+// Document returns the only document of f. If f has no document or several, it returns a fault.
+func (f *File) Document() (Block, *Fault) {
+	if len(f.documents) != 1 {
+		return Block{}, &Fault{File: f.Name, Line: 1, Code: ambiguous,
+			Text: fmt.Sprintf("there are %d documents: write only one", len(f.documents))}
+	}
+	document := resolved(f.documents[0])
+	return Block{File: f.Name, Line: document.Line, node: document}, nil
+}
+
 // MayHold reports whether a text that does not parse was probably meant to contain a policy. Such a
 // text has a key of a policy and is not a template.
 func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
@@ -85,75 +112,6 @@ func (f *File) parseYAML(data []byte) (documents []*yaml.Node, fault *Fault) {
 	}
 }
 
-// count counts a node, and the nodes below it.
-func (f *File) count(node *yaml.Node) {
-	f.nodes++
-	for _, inner := range node.Content {
-		f.count(inner)
-	}
-}
-
-// tooMany is the text of the fault of a file with too many nodes.
-var tooMany = fmt.Sprintf("up to this line, the file has more than %d keys and values",
-	mostFileNodes)
-
-// parseTexts parses the texts in a resource of Kubernetes that are documents themselves, such as
-// the configuration of a collector in a ConfigMap. It replaces the node of each such text by a
-// document node.
-func (f *File) parseTexts(resource *yaml.Node) {
-	in := &place{node: resolved(resource)}
-	kind, _ := in.get(exactly, "kind")
-	if key, ok := holders[text(kind.value)]; ok && in.hasKeys("apiVersion", exactly) {
-		at, _ := in.get(exactly, strings.Split(key, ".")...)
-		if at.value != nil && at.value.Kind == yaml.ScalarNode {
-			f.parseText(at.value)
-		} else if at.value != nil {
-			for e := range eachEntry(at.value) {
-				f.parseText(e.value)
-			}
-		}
-	}
-	if list, ok := in.get(exactly, "items"); ok && text(kind.value) == "List" {
-		for e := range eachEntry(list.value) {
-			f.parseTexts(e.value)
-		}
-	}
-}
-
-// holders maps a kind of resource to the path of its texts that may contain documents.
-var holders = map[string]string{
-	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
-}
-
-// parseText replaces the node of a text by a document node if the text is a document with one
-// mapping. If the text is something else, or has a fault, the node is unchanged.
-func (f *File) parseText(node *yaml.Node) {
-	inner := &File{Name: f.Name, nodes: f.nodes}
-	documents, fault := inner.parseYAML([]byte(node.Value))
-	if node.Kind != yaml.ScalarNode || fault != nil || len(documents) != 1 ||
-		documents[0].Kind != yaml.MappingNode ||
-		inner.check(documents[0], map[*yaml.Node]int{}) != nil {
-		return
-	}
-	f.nodes = inner.nodes
-	lines := 0
-	if node.Style&yaml.LiteralStyle != 0 {
-		lines = 1
-	}
-	moveLines(documents[0], node.Line, lines)
-	*node = yaml.Node{Kind: yaml.DocumentNode, Content: documents, Line: node.Line}
-}
-
-// moveLines sets the line of each node of a document that is a text in a file. The text starts at
-// the line first. If perLine is 1, each line of the text is a line of the file. If perLine is 0,
-// the text is on one line, and this is the line of all nodes.
-func moveLines(node *yaml.Node, first, perLine int) {
-	node.Line = first + perLine*node.Line
-	for _, inner := range node.Content {
-		moveLines(inner, first, perLine)
-	}
-}
-
 var yamlError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
 // splitYAML splits an error of the YAML parser into the number of the line and the rest of the
@@ -165,71 +123,4 @@ func splitYAML(err error) (line int, text string) {
 		line = 1
 	}
 	return line, strings.Join(strings.Fields(text[len(prefix[0]):]), " ")
-}
-
-// parseJSON parses JSON into YAML nodes, which have line numbers. It does not use the YAML parser,
-// which refuses some valid JSON, such as the text "\/".
-func (f *File) parseJSON(data []byte) (documents []*yaml.Node, fault *Fault) {
-	refuse := func(line int, err error) *Fault {
-		return &Fault{File: f.Name, Line: line, Code: unreadable, Text: err.Error()}
-	}
-	var syntax *json.SyntaxError
-	if err := json.Unmarshal(data, new(json.RawMessage)); errors.As(err, &syntax) {
-		return nil, refuse(1+bytes.Count(data[:syntax.Offset], []byte("\n")), err)
-	}
-	w := &jsonWalk{file: f, data: data, dec: json.NewDecoder(bytes.NewReader(data)), line: 1}
-	w.dec.UseNumber()
-	node, err := w.value()
-	if err != nil {
-		return nil, refuse(w.line, err)
-	}
-	return []*yaml.Node{node}, nil
-}
-
-// A jsonWalk walks through valid JSON.
-type jsonWalk struct {
-	file *File
-	data []byte
-	dec  *json.Decoder
-	line int   // the number of the line with the offset `seen`
-	seen int64 // the offset in data up to which the lines are counted
-}
-
-func (w *jsonWalk) value() (*yaml.Node, error) {
-	token, err := w.dec.Token()
-	if err != nil {
-		return nil, err
-	}
-	end := w.dec.InputOffset()
-	w.line += bytes.Count(w.data[w.seen:end], []byte("\n"))
-	w.seen = end
-
-	if w.file.nodes++; w.file.nodes > mostFileNodes {
-		return nil, errors.New(tooMany)
-	}
-	node := &yaml.Node{Kind: yaml.ScalarNode, Line: w.line}
-	switch token := token.(type) {
-	case json.Delim:
-		node.Kind, node.Tag = yaml.SequenceNode, "!!seq"
-		if token == '{' {
-			node.Kind, node.Tag = yaml.MappingNode, "!!map"
-		}
-		for w.dec.More() { // the keys and values of a mapping, or the elements of a list
-			value, err := w.value()
-			if err != nil {
-				return nil, err
-			}
-			node.Content = append(node.Content, value)
-		}
-		_, err = w.dec.Token()
-	case string:
-		node.Tag, node.Value, node.Style = "!!str", token, yaml.DoubleQuotedStyle
-	case json.Number:
-		node.Value = token.String()
-	case bool:
-		node.Tag, node.Value = "!!bool", strconv.FormatBool(token)
-	case nil:
-		node.Tag, node.Value = "!!null", "null"
-	}
-	return node, err
 }

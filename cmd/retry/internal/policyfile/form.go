@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -144,6 +145,18 @@ func (f *form) whole(key string, least, most int64, fallback int64) int {
 	})))
 }
 
+// textWhole returns the value of a key that must be a whole number. The number may be written as
+// text.
+func (f *form) textWhole(key string, fallback int) int {
+	n := uint64(fallback)
+	take(f, key, "a whole number, such as 3", nil, func(value json.RawMessage) bool {
+		var err error
+		n, err = strconv.ParseUint(strings.Trim(string(value), `"`), 10, 31)
+		return err == nil
+	})
+	return int(n)
+}
+
 // number removes a key from the settings and returns its value, which must be a number. Like take,
 // number adds a finding if the value is wrong.
 func (f *form) number(key, write string, fallback float64, valid func(float64) bool) float64 {
@@ -152,10 +165,25 @@ func (f *form) number(key, write string, fallback float64, valid func(float64) b
 	})
 }
 
+// time removes a key from the settings and returns its value, which must be a duration of at least
+// shortest. Like take, time adds a finding if the value is wrong.
+func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
+	write := f.times.write
+	if shortest > 1 {
+		write += fmt.Sprintf(", at least %v", shortest)
+	} else if shortest > 0 {
+		write += ", above 0s"
+	}
+	d := fallback
+	take(f, key, write, nil, func(value json.RawMessage) (ok bool) {
+		d, ok = f.times.parse(value)
+		return ok && d >= shortest
+	})
+	return d
+}
+
 // fromOne reports whether x is 1 or more.
 func fromOne(x float64) bool { return x >= 1 }
-
-const routing = "a policy does not say where a retry goes"
 
 // failures sets retryOn to the names of the failures that are retried. It adds a finding for each
 // name that is not valid.
@@ -181,17 +209,74 @@ func (f *form) retries(name string) bool {
 	return slices.Contains(strings.Split(f.retryOn, ","), name)
 }
 
-// firstEntries returns the first entries of a list next to b, at most mostBeside.
-func (f *form) firstEntries(key string, list *yaml.Node) []entry {
-	all := entries(list)
-	if len(all) > mostBeside {
-		f.b.note(key,
-			fmt.Sprintf("of these %d elements, only the first %d are read", len(all), mostBeside))
-		all = all[:mostBeside]
+// places returns the places to which a path leads from p. In the path, * stands for each element of
+// a list.
+func (f *form) places(p *place, path string) []*place {
+	found := []*place{p}
+	list, _, _ := strings.Cut(path, ".*")
+	for key := range strings.SplitSeq(path, ".") {
+		var inner []*place
+		for _, in := range found {
+			if e, ok := in.get(f.plain, key); ok && key != "*" {
+				inner = append(inner, &place{node: e.value})
+			}
+			if key == "*" {
+				for _, e := range f.firstEntries(list, in.node) {
+					inner = append(inner, &place{node: resolved(e.value)})
+				}
+			}
+		}
+		found = inner
+	}
+	return found
+}
+
+// textsAt returns the texts to which a path leads from p.
+func (f *form) textsAt(p *place, path string) (all []string) {
+	for _, at := range f.places(p, path) {
+		all = append(all, at.node.Value)
 	}
 	return all
 }
 
-// mostBeside is the largest number of retriers or templates that are read for each block. Without
+// textAt returns the text to which a path without * leads from p. It returns "" if there is no such
+// text.
+func (f *form) textAt(p *place, path string) string { return strings.Join(f.textsAt(p, path), "") }
+
+// amount returns the number to which a path leads from p. It returns fallback if there is no
+// number.
+func (f *form) amount(p *place, path string, fallback float64) float64 {
+	for _, at := range f.places(p, path) {
+		var n float64
+		if err := at.node.Decode(&n); err == nil && n >= 0 {
+			return n
+		}
+		f.b.note(path, fmt.Sprintf("%.60q is not read: here it is %v", at.node.Value, fallback))
+	}
+	return fallback
+}
+
+// resources returns the documents of the file that have this kind.
+func (f *form) resources(kind string) (all []*place) {
+	for _, document := range f.b.documents[:min(len(f.b.documents), mostEntries)] {
+		if p := (&place{node: resolved(document)}); f.textAt(p, "kind") == kind {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// firstEntries returns the first entries of a list next to b, at most mostEntries.
+func (f *form) firstEntries(key string, list *yaml.Node) []entry {
+	all := entries(list)
+	if len(all) > mostEntries {
+		f.b.note(key,
+			fmt.Sprintf("of these %d elements, only the first %d are read", len(all), mostEntries))
+		all = all[:mostEntries]
+	}
+	return all
+}
+
+// mostEntries is the largest number of entries that firstEntries returns for a block. Without
 // this limit, the work would grow with the square of the number of blocks.
-const mostBeside = 300
+const mostEntries = 300

@@ -1,7 +1,6 @@
 package policyfile
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -185,20 +184,6 @@ var formats = []format{
 		attemptLimit: "timeout_seconds",
 	},
 }
-
-const grpcTimeout = "a gRPC request has its own timeout, which replaces the timeout of the route"
-
-var upper = regexp.MustCompile(`[A-Z]`)
-
-// snake turns camelCase into snake_case. Protocol buffers accept both.
-func snake(key string) string {
-	if !strings.ContainsFunc(key, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
-		return key // most keys have no upper case, and a regular expression is slow
-	}
-	return upper.ReplaceAllStringFunc(key, func(c string) string { return "_" + strings.ToLower(c) })
-}
-
-func exactly(key string) string { return key }
 
 // hasPlaceUnder reports whether the format has a place for settings under this key.
 func (s *format) hasPlaceUnder(key string) bool {

@@ -91,3 +91,7 @@ var grpcCodes = strings.Fields(`OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_E
 func isGRPCCode(name string) bool {
 	return slices.Contains(grpcCodes, strings.ToUpper(name))
 }
+
+// If the name of a file ends with forGenerators, generators of gRPC clients read the file. Such a
+// file looks like a service config, but needs no maxAttempts and may have an empty list of codes.
+const forGenerators = "_grpc_service_config.json"

@@ -3,6 +3,7 @@ package policyfile
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,4 +47,31 @@ func readHTTPRoute(f *form) {
 	f.base, f.factor, f.cap, f.jitter = 25*time.Millisecond, 2, 250*time.Millisecond, retry.FullJitter
 	f.b.note("backoff",
 		"it is left out, and the implementation decides; here it is the backoff of Envoy")
+}
+
+// constraint reads the budget in an XBackendTrafficPolicy for a backend of an HTTPRoute.
+func (f *form) constraint() {
+	backends := f.textsAt(f.b.beside, "backendRefs.*.name")
+	for _, policy := range f.resources("XBackendTrafficPolicy") {
+		targets := f.textsAt(policy, "spec.targetRefs.*.name")
+		for _, in := range f.places(policy, "spec.retryConstraint") {
+			i := slices.IndexFunc(targets, func(name string) bool { return slices.Contains(backends, name) })
+			if i < 0 {
+				continue
+			}
+			count, interval := max(1, int(f.amount(in, "minRetryRate.count", 10))), time.Second
+			if every, err := time.ParseDuration(f.textAt(in, "minRetryRate.interval")); err == nil {
+				interval = every
+			}
+			f.budget = &retry.Budget{
+				Size:        count,
+				Ratio:       min(1, f.amount(in, "budget.percent", 20)/100),
+				RefillEvery: max(time.Millisecond, interval/time.Duration(count)),
+			}
+			f.b.note("retryConstraint",
+				fmt.Sprintf("here the budget of %s is {size: %d, ratio: %v, refill_every: %v}; a gateway "+
+					"counts the retries in an interval, and responds with 503 to more",
+					targets[i], count, f.budget.Ratio, f.budget.RefillEvery))
+		}
+	}
 }

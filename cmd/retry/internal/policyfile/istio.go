@@ -3,6 +3,7 @@ package policyfile
 import (
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -34,4 +35,27 @@ func readIstio(f *form) {
 	f.skip(routing, "retryRemoteLocalities", "retryIgnorePreviousHosts")
 	f.finalTimeout("perTryTimeout")
 	f.destinations()
+}
+
+// destinations adds notes about the limits in the DestinationRules for the hosts of a route. If a
+// subset of a host has a limit, the limit of the host does not apply.
+func (f *form) destinations() {
+	rules := f.resources("DestinationRule")
+	for _, to := range f.places(f.b.beside, "route.*.destination") {
+		host := f.textAt(to, "host")
+		for _, rule := range rules {
+			if f.textAt(rule, "spec.host") != host {
+				continue
+			}
+			subsets := slices.DeleteFunc(f.places(rule, "spec.subsets.*"), func(p *place) bool {
+				return f.textAt(p, "name") != f.textAt(to, "subset")
+			})
+			for _, in := range append(subsets, f.places(rule, "spec")...) {
+				if policies := f.places(in, "trafficPolicy"); len(policies) > 0 &&
+					f.limit(host, policies[0], ofRule) {
+					break
+				}
+			}
+		}
+	}
 }

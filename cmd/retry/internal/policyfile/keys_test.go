@@ -38,7 +38,7 @@ func readBy(t *testing.T) map[string][]string {
 	readArgo(set)
 	read["argo"] = append(read["argo"], *set.listed...)
 	for _, name := range []string{
-		"argo.go", "asynq.go", "envoy.go", "form.go", "grpc.go", "httproute.go", "istio.go", "limit.go",
+		"argo.go", "asynq.go", "envoy.go", "form.go", "grpc.go", "httproute.go", "istio.go",
 		"nats.go", "otel.go", "stepfunctions.go", "temporal.go",
 	} {
 		source, err := os.ReadFile(name)

@@ -1,10 +1,12 @@
 package policyfile
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
 // Lint returns the findings of [retry.Policy.Lint] about the policy in b. It adds findings about
@@ -70,40 +72,52 @@ func endless(p retry.Policy) (gap time.Duration, tooShort bool) {
 	return gap, gap < leastForever
 }
 
-// The terms of a dialect are the keys with which it limits retries. A field is "" if the dialect
-// has no such key.
-type terms struct {
-	count   string // the key that limits the number of attempts or retries
-	longest string // the key that limits each delay
-	total   string // the key that limits all attempts and delays together
+// lintBounds warns of attempts of p that never run, or that the timeout b.All may cut off.
+func (b *Block) lintBounds(p retry.Policy) (found []warning) {
+	if b.All == 0 {
+		return nil
+	}
+	p.AttemptTimeout = b.Each
+	start := time.Duration(0) // the earliest start of the next attempt if each attempt hangs
+	steps, of := p.Plan(mostKeys), fmt.Sprintf(" of %d", p.EffectiveMax())
+	// If the attempts are unlimited, b.All is meant to end them, but not before the first retry.
+	if p.EffectiveMax() == retry.Unlimited {
+		steps, of = p.Plan(1), ""
+	}
+	for i, step := range steps {
+		if start = saturate.Add(start, saturate.Add(b.Each, step.Lo)); start < b.All {
+			continue
+		}
+		why := say("the waits before it take at least %v", start)
+		if b.Each > 0 {
+			why = say("if each attempt before it takes its %v", b.Each)
+		}
+		return []warning{{neverRuns, b.AllKey,
+			say("attempt %d%s never runs, %s: %s is %v, for all attempts and waits", i+2, of, why, b.AllKey,
+				b.All)}}
+	}
+	if n := len(steps); n > 0 && b.Each > 0 && of != "" {
+		if end := saturate.Add(steps[n-1].Total, b.Each); end > b.All {
+			return []warning{{cutOff, b.AllKey,
+				say("attempt %d may be cut off: %d attempts of %v and their waits take up to %v, and %s is %v",
+					n+1, n+1, b.Each, end, b.AllKey, b.All)}}
+		}
+	}
+	return nil
 }
 
-// told returns the key and the text of a finding of the library, in the words of a dialect. The
-// text is "" if the finding matters only to programs that use this library. It is also "" if no key
-// of the dialect would help.
-func (t *terms) told(code string, p retry.Policy) (key, text string) {
-	switch {
-	case code == "unused_limit":
-		return "retryable", say("retryable is false, so %s has no effect", t.count)
-	case code == "short_max_delay" && t.longest != "":
-		return t.longest, say("%s of %v is shorter than the first delay: it cuts even the first delay",
-			t.longest, p.MaxDelay)
-	case code == neverRuns && t.total != "":
-		n := len(p.Plan(retry.Unlimited)) + 1
-		return t.total, say("at most %d of %d attempts fit into %s of %v: attempt %d and all later "+
-			"attempts never run", n, p.EffectiveMax(), t.total, p.MaxElapsed, n+1)
-	case code == "no_time" && t.total != "":
-		return t.total, say("%s of %v is shorter than the first delay: there is no retry",
-			t.total, p.MaxElapsed)
-	case code == "growing_delays" && t.longest != "":
-		return t.longest, say("unlimited attempts whose delays grow to years: set %s", t.longest)
-	case code == "too_long" && t.longest != "":
-		plan := p.Plan(retry.Unlimited)
-		return t.count, say("the delays of the first %d retries take up to %v: lower %s, or set "+
-			"a shorter %s", len(plan), plan[len(plan)-1].Total, t.count, t.longest)
-	case code == forever && t.count != "":
-		return t.count, say("nothing ends the attempts, and the delays between them are shorter "+
-			"than %v: set %s", leastForever, t.count)
-	}
-	return "", ""
+// tooLong warns that the timeout of an attempt is too long to have an effect.
+func (b *Block) tooLong(code, why, write string) {
+	b.warn(code, b.EachKey,
+		say("%s is %v, and %s, because %s is %v: write %s %v", b.EachKey, b.Each, why, b.AllKey, b.All,
+			write, b.All))
+	b.Each = 0
+}
+
+// A warning is a report of lint about a key in b or next to it.
+type warning struct{ code, key, text string }
+
+// warn adds a warning.
+func (b *Block) warn(code, key, text string) {
+	b.warnings = append(b.warnings, warning{code, key, text})
 }

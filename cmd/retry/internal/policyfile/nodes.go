@@ -110,6 +110,16 @@ func hasKey(node *yaml.Node, key string) bool {
 	return anyEntry(resolved(node), func(e entry) bool { return e.key == key })
 }
 
+// text returns the text of a scalar. For any other node it returns "".
+func text(node *yaml.Node) string {
+	if node == nil || node.Kind != yaml.ScalarNode {
+		return ""
+	}
+	return node.Value
+}
+
+var emptyMapping = &yaml.Node{Kind: yaml.MappingNode}
+
 // walk calls visit once for every entry below a node. If visit returns true for an entry, walk
 // skips the entries below this entry. The slice path is valid only until visit returns.
 func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
@@ -139,5 +149,5 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// If the user gives no path, a block whose path has more than deepest keys is not found.
+// walk looks at most deepest keys deep, so without a path of the user it finds no deeper block.
 const deepest = 100

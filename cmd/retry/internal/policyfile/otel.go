@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"strings"
 	"time"
 
 	"github.com/goretry/retry"
@@ -36,3 +37,17 @@ func readOTel(f *form) {
 		f.delays = retry.Schedule{f.base, f.cap} // max_interval does not limit the first delay
 	}
 }
+
+// exporterTimeout returns the default timeout of one attempt of an exporter.
+func exporterTimeout(b *Block) time.Duration {
+	switch name, _, _ := strings.Cut(b.beside.key, "/"); {
+	case b.beside.up == nil || b.beside.up.key != "exporters":
+		return 0
+	case name == "otlp_http" || name == "otlphttp":
+		return 30 * time.Second
+	default:
+		return 5 * time.Second
+	}
+}
+
+var defaultExporters = []string{"otlp", "otlp_grpc", "otlphttp", "otlp_http"}

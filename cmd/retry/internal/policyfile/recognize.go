@@ -1,6 +1,7 @@
 package policyfile
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -103,9 +104,6 @@ func init() {
 	}
 }
 
-// fold returns the same text for all spellings of a key.
-func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
-
 // recognize returns the index of the shape that fits an entry. It returns -1 if no shape fits. The
 // path leads from a node, such as the root of the file, to the entry. The depth of each place must
 // count from the same node.
@@ -128,14 +126,6 @@ func recognize(path []string, e entry) int {
 	return -1
 }
 
-// plainOf returns the function of a system that maps all spellings of a key to the same text.
-func plainOf(system string) func(string) string {
-	if i := slices.IndexFunc(formats, func(f format) bool { return f.name == system }); i >= 0 {
-		return formats[i].plain
-	}
-	return exactly
-}
-
 // matches reports whether a path matches a pattern.
 func matches(pattern, path []string, plain func(string) string) bool {
 	switch {
@@ -150,63 +140,6 @@ func matches(pattern, path []string, plain func(string) string) bool {
 	return equal && matches(pattern[1:], path[1:], plain)
 }
 
-// isOf reports whether a document has the group and one of the kinds of a shape.
-func (p *place) isOf(s *shape) bool {
-	if s.group == "" {
-		return true
-	}
-	api, _ := p.get(exactly, "apiVersion")
-	kind, _ := p.get(exactly, "kind")
-	group, _, _ := strings.Cut(text(api.value), "/")
-	return group == s.group && slices.Contains(strings.Fields(s.kinds), text(kind.value))
-}
-
-// hasKeys reports whether a mapping has the required keys. The parameter required has the same form
-// as shape.has.
-func (p *place) hasKeys(required string, plain func(string) string) bool {
-	for one := range strings.FieldsSeq(required) {
-		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {
-			key, value, compared := strings.Cut(key, "=")
-			key, differs := strings.CutSuffix(key, "!")
-			e, ok := p.get(plain, strings.Split(key, ".")...)
-			return ok && (!compared || (text(e.value) == value) != differs)
-		}) {
-			return false
-		}
-	}
-	return true
-}
-
-// inSchema reports whether a mapping is a part of a JSON Schema.
-func (p *place) inSchema() bool {
-	for ; p != nil; p = p.up {
-		if p.key == "properties" {
-			return true
-		}
-	}
-	return false
-}
-
-// isResource reports whether a mapping is a resource of Kubernetes.
-func isResource(node *yaml.Node) bool {
-	found := 0
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key := node.Content[i].Value
-		if (key == "apiVersion" || key == "kind") && text(node.Content[i+1]) != "" {
-			found++
-		}
-	}
-	return found == 2
-}
-
-// text returns the text of a scalar. For any other node it returns "".
-func text(node *yaml.Node) string {
-	if node == nil || node.Kind != yaml.ScalarNode {
-		return ""
-	}
-	return node.Value
-}
-
 // dialectOf returns the dialect to which the place of an entry in its document belongs. It returns
 // "" if there is no such dialect.
 func dialectOf(path []string, e entry) string {
@@ -214,6 +147,35 @@ func dialectOf(path []string, e entry) string {
 		return readable(shapes[i].system)
 	}
 	return ""
+}
+
+// dialectAt returns the dialect of the settings in e, which is at a path that the user wrote. If
+// the place of e in the document does not show the dialect, dialectAt compares the keys. A dialect
+// fits if its settings are usually the value of a key with the name of e, and if the value of e has
+// a key that is typical of the dialect. dialectAt returns "" if no dialect fits, or more than one.
+func dialectAt(path []string, e entry) (dialect string) {
+	node := e.value
+	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
+		return ""
+	}
+	root := e.in.outermost()
+	if dialect = dialectOf(path, e); dialect != "" || root != nil && root.resource {
+		return dialect
+	}
+	for _, d := range dialects {
+		if d.format == nil || !d.format.hasPlaceUnder(e.under) {
+			continue
+		}
+		native := len(node.Content) > 0 && (&Block{node: node}).writtenAsNative()
+		if d.format.certain && !native || d.shows(node) ||
+			d.name == "istio" && (hasKey(node, "attempts") || len(node.Content) == 0) {
+			if dialect != "" {
+				return ""
+			}
+			dialect = d.name
+		}
+	}
+	return dialect
 }
 
 // wholeDialect returns the dialect of a document that consists only of settings. For any other
@@ -236,6 +198,26 @@ func readable(system string) string {
 		return system
 	}
 	return ""
+}
+
+// Unread returns a note if b contains a setting of a system that this package does not read.
+// Otherwise it returns nil.
+func (b *Block) Unread() (note *Fault) {
+	first := len(shapes)
+	walk(b.node, func(path []string, e entry) bool {
+		i := recognize(path, e)
+		if i < 0 || i >= first || readable(shapes[i].system) != "" {
+			return false
+		}
+		title := shapes[i].system
+		first, note = i, &Fault{
+			File: b.File, Line: e.line, Note: true, Code: notRead, Key: b.path(path),
+			Text: fmt.Sprintf("%s is a setting of %s, which retry does not read: %s", b.path(path), title,
+				unread[title]),
+		}
+		return true
+	})
+	return note
 }
 
 // unread maps each system whose settings are not read to a text that says how the system retries.
@@ -266,37 +248,6 @@ var unread = map[string]string{
 	"Spring": "" +
 		"max-attempts counts the first attempt, and max-retries, which is its name since Spring " +
 		"Boot 4, does not",
-}
-
-// Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect
-// of the library, or in the place where a document of another system has its settings.
-func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
-
-func isKnown(b Block) bool { return b.Known() }
-
-// hasMark reports whether b has a key that is typical of a dialect. Such a block may still be
-// something other than a policy.
-func (b *Block) hasMark() bool {
-	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
-}
-
-// nearKeys returns how many keys of b look like misspelled keys of a policy.
-func (b *Block) nearKeys() (n int) {
-	if b.node.Kind != yaml.MappingNode || len(b.node.Content) > 2*mostKeys {
-		return 0
-	}
-	for e := range eachEntry(b.node) {
-		if isNear(e.key) {
-			n++
-		}
-	}
-	return n
-}
-
-// isNear reports whether a key looks like a misspelled key of a policy.
-func isNear(key string) bool {
-	native := dialects[0]
-	return !native.accepts(native.keys, key) && nearest(key, native.keys) != ""
 }
 
 // isOwn reports whether a mapping is in the native form or in a dialect of the library. In such a

@@ -133,10 +133,6 @@ func (s *search) add(node *yaml.Node, beside *place, path []string, dialect stri
 	})
 }
 
-// If the name of a file ends with forGenerators, generators of gRPC clients read the file. Such a
-// file looks like a service config, but needs no maxAttempts and may have an empty list of codes.
-const forGenerators = "_grpc_service_config.json"
-
 // document appends the blocks at the usual places of a document. If none of them is certainly a
 // policy, it also appends the whole document. path is the path to the document.
 func (s *search) document(document *yaml.Node, path []string) {
@@ -187,35 +183,6 @@ func (s *search) usual(document *yaml.Node, path []string) {
 	})
 }
 
-// dialectAt returns the dialect of the settings in e, which is at a path that the user wrote. If
-// the place of e in the document does not show the dialect, dialectAt compares the keys. A dialect
-// fits if its settings are usually the value of a key with the name of e, and if the value of e has
-// a key that is typical of the dialect. dialectAt returns "" if no dialect fits, or more than one.
-func dialectAt(path []string, e entry) (dialect string) {
-	node := e.value
-	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
-		return ""
-	}
-	root := e.in.outermost()
-	if dialect = dialectOf(path, e); dialect != "" || root != nil && root.resource {
-		return dialect
-	}
-	for _, d := range dialects {
-		if d.format == nil || !d.format.hasPlaceUnder(e.under) {
-			continue
-		}
-		native := len(node.Content) > 0 && (&Block{node: node}).writtenAsNative()
-		if d.format.certain && !native || d.shows(node) ||
-			d.name == "istio" && (hasKey(node, "attempts") || len(node.Content) == 0) {
-			if dialect != "" {
-				return ""
-			}
-			dialect = d.name
-		}
-	}
-	return dialect
-}
-
 // absent appends a block for settings that an entry lacks, if the system of the entry retries by
 // default.
 func (s *search) absent(below []string, e entry, path []string) {
@@ -248,10 +215,6 @@ func (s *search) absent(below []string, e entry, path []string) {
 			"retry_on_failure: it is left out, and this exporter retries by default")
 	}
 }
-
-var emptyMapping = &yaml.Node{Kind: yaml.MappingNode}
-
-var defaultExporters = []string{"otlp", "otlp_grpc", "otlphttp", "otlp_http"}
 
 // find follows path from a node, and appends the blocks to which the path leads. walked is the path
 // from the document to the node. beside is the mapping around the node. under is the key of this

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,10 +15,6 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
-
-// longestKey is the length of the longest key that is compared in other spellings. Comparing a key
-// of several megabytes would take seconds.
-const longestKey = 100
 
 // mostFindings is the largest number of findings in an error. Without this limit, the findings
 // about a file of wrong values would be many times as long as the file.
@@ -139,45 +134,6 @@ func (s *settings) rejectRest(of string) {
 		s.wrong.add("unknown_key", key, "unknown key %s: the keys of %s are %s",
 			strconv.Quote(beginning(key)), of, strings.Join(s.keys, ", "))
 	}
-}
-
-// asJSON returns a value of YAML as JSON. JSON has no infinity, no NaN, and only texts as keys. So
-// asJSON writes infinity, NaN and other keys as texts.
-func asJSON(value any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(jsonValue(value)) // jsonValue returns only values that can be encoded
-	return b.Bytes()
-}
-
-func jsonValue(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for key, inner := range v {
-			v[key] = jsonValue(inner)
-		}
-	case map[any]any:
-		texts := make(map[string]any, len(v))
-		for key, inner := range v {
-			texts[fmt.Sprint(key)] = jsonValue(inner)
-		}
-		return texts
-	case []any:
-		for i, inner := range v {
-			v[i] = jsonValue(inner)
-		}
-	case float64:
-		if math.IsInf(v, 0) || math.IsNaN(v) {
-			return fmt.Sprint(v)
-		}
-		text := fmt.Sprint(v)
-		if !strings.ContainsAny(text, ".e") {
-			text += ".0" // 5.0 must not become the whole number 5
-		}
-		return json.Number(text)
-	}
-	return value
 }
 
 // A shown value is JSON that a finding shows on one line of at most 60 characters. The value is

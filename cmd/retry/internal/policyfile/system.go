@@ -10,16 +10,6 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// Document returns the only document of f. If f has no document or several, it returns a fault.
-func (f *File) Document() (Block, *Fault) {
-	if len(f.documents) != 1 {
-		return Block{}, &Fault{File: f.Name, Line: 1, Code: ambiguous,
-			Text: fmt.Sprintf("there are %d documents: write only one", len(f.documents))}
-	}
-	document := resolved(f.documents[0])
-	return Block{File: f.Name, Line: document.Line, node: document}, nil
-}
-
 // IsSystem reports whether b is a system of services that call each other. A system has the key
 // services, and at least one service has the key rate, workers, work or calls.
 func (b *Block) IsSystem() bool {
@@ -66,9 +56,6 @@ func (b *Block) systemFaults(err error) (faults []*Fault) {
 	slices.SortStableFunc(faults, byLine)
 	return faults
 }
-
-// byLine orders faults by their lines.
-func byLine(f, g *Fault) int { return f.Line - g.Line }
 
 // LintSystem returns the findings of [retry.Policy.Lint] about the policies in b. It also reports a
 // call with retries to a service that makes calls with retries, because the attempts multiply. s is
@@ -129,7 +116,7 @@ func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	return nil
 }
 
-// attempts says how many attempts a call has.
+// attempts says how many attempts a call of a service has.
 func attempts(e retrysim.Edge) string {
 	if n := e.Policy.EffectiveMax(); n > 0 {
 		return fmt.Sprintf("%d attempts", n)

@@ -2,54 +2,17 @@ package jinja
 
 import (
 	"reflect"
-	"strings"
 	"unicode/utf8"
 )
 
-// A node is a part of an expression.
-type node interface {
-	eval(e *evaluation) Value
+// An evaluation evaluates one expression. It looks up the names of the expression, and counts how
+// much of the limits has been used.
+type evaluation struct {
+	lookup func(name string) (any, bool)
+	rand   func() float64
+	steps  int
+	size   int
 }
-
-type (
-	constantNode struct{ value Value }
-	nameNode     struct{ name string }
-	listNode     struct{ members []node }
-	dictNode     struct {
-		keys   []string
-		values []node
-	}
-	itemNode struct { // an attribute or a subscript
-		object, index node
-		attribute     bool // true if it was written with a dot
-	}
-	randNode   struct{}
-	filterNode struct {
-		input  node
-		filter *filter
-		args   []node
-	}
-	testNode struct {
-		input   node
-		is      func(Value) bool
-		negated bool
-	}
-	notNode   struct{ operand node }
-	signNode  struct{ operand node }
-	logicNode struct {
-		left, right node
-		decides     bool // true in "or": if the left operand is true, it is the result
-	}
-	compareNode struct {
-		op          string
-		left, right node
-	}
-	binaryNode struct {
-		op          string
-		left, right node
-	}
-	conditionalNode struct{ then, condition, otherwise node }
-)
 
 func (n *constantNode) eval(*evaluation) Value { return n.value }
 
@@ -139,28 +102,6 @@ func position(index Value, n int) (int, bool) {
 		i += int64(n)
 	}
 	return int(i), ok && 0 <= i && i < int64(n)
-}
-
-// path returns the text of a name, an attribute or a subscript, such as outcome.http.status. For
-// any other node it returns (…).
-func path(n node) string {
-	switch n := n.(type) {
-	case *nameNode:
-		return n.name
-	case *itemNode:
-		c, ok := n.index.(*constantNode)
-		switch {
-		case !ok:
-			return path(n.object) + "[…]"
-		case n.attribute:
-			return path(n.object) + "." + c.value.(string)
-		default:
-			index := strings.TrimPrefix(kind(c.value), "text ")
-			return path(n.object) + "[" + strings.ReplaceAll(index, `"`, "'") + "]"
-		}
-	default:
-		return "(…)"
-	}
 }
 
 func (n *randNode) eval(e *evaluation) Value { return e.rand() }

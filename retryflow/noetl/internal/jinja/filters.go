@@ -2,8 +2,7 @@ package jinja
 
 import (
 	"fmt"
-	"maps"
-	"slices"
+	"math"
 	"strings"
 	"unicode/utf8"
 )
@@ -34,11 +33,6 @@ var filters = map[string]*filter{
 var tests = map[string]func(Value) bool{
 	"defined": func(v Value) bool { return !isA[*undefined](v) },
 	"none":    func(v Value) bool { return v == nil },
-}
-
-// namesOf lists the keys of a table, for an error.
-func namesOf[T any](table map[string]T) string {
-	return strings.Join(slices.Sorted(maps.Keys(table)), ", ")
 }
 
 // arguments describes how many arguments a filter takes, for an error.
@@ -90,6 +84,56 @@ func toText(e *evaluation, in Value, _ []Value) Value {
 		return m
 	}
 	return e.str(in)
+}
+
+// toInt is the filter "int".
+func toInt(e *evaluation, in Value, args []Value) Value {
+	otherwise := argument(args, int64(0))
+	if n, ok := whole(in); ok {
+		return n
+	}
+	f := math.NaN()
+	switch in := in.(type) {
+	case float64:
+		f = in
+	case string, markup:
+		text := e.trimmed(in)
+		if intText.MatchString(text) {
+			return parseInt(strings.ReplaceAll(text, "_", ""))
+		}
+		if g, ok := parseFloat(text); ok {
+			f = g
+		}
+	case *undefined:
+		panic(in.err())
+	}
+	switch {
+	case math.IsNaN(f):
+		return otherwise
+	case math.IsInf(f, 0):
+		panic(failf("infinity is not a whole number " +
+			"(what int makes of it depends on the version of Jinja)"))
+	case math.Abs(f) >= 1<<63:
+		panic(tooLarge())
+	}
+	return int64(f)
+}
+
+// toFloat is the filter "float".
+func toFloat(e *evaluation, in Value, args []Value) Value {
+	switch in := in.(type) {
+	case string, markup:
+		if f, ok := parseFloat(e.trimmed(in)); ok {
+			return f
+		}
+	case *undefined:
+		panic(in.err())
+	default:
+		if isNumber(in) {
+			return float(in)
+		}
+	}
+	return argument(args, 0.0)
 }
 
 func length(e *evaluation, in Value, _ []Value) Value {

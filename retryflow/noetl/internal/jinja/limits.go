@@ -1,7 +1,5 @@
 package jinja
 
-import "fmt"
-
 // These are the limits of a template and of one evaluation.
 const (
 	maxSource  = 8 << 10 // bytes of a template
@@ -15,15 +13,6 @@ const (
 	// an evaluation makes, each member counts as 16 bytes.
 	maxSize = 4 << 20
 )
-
-// An evaluation evaluates one expression. It looks up the names of the expression, and counts how
-// much of the limits has been used.
-type evaluation struct {
-	lookup func(name string) (any, bool)
-	rand   func() float64
-	steps  int
-	size   int
-}
 
 // step counts n operations.
 func (e *evaluation) step(n int) {
@@ -73,25 +62,4 @@ func checkDepth(depth int) {
 	if depth > maxNesting {
 		panic(failf("a value is nested more than %d deep, or contains itself", maxNesting))
 	}
-}
-
-// The parser and an evaluation panic with a failure if they cannot go on. The function try turns
-// a failure into an error.
-type failure struct{ error }
-
-func failf(format string, args ...any) failure { return failure{fmt.Errorf(format, args...)} }
-
-// try calls f, and returns the error if f panics with a failure.
-func try(f func()) (err error) {
-	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case failure:
-			err = v.error
-		default:
-			panic(v)
-		}
-	}()
-	f()
-	return nil
 }

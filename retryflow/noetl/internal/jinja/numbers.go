@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"math"
+	"math/big"
 	"regexp"
 	"strconv"
 	"strings"
@@ -17,56 +18,6 @@ func parseInt(digits string) Value {
 		panic(tooLarge())
 	}
 	return n
-}
-
-// toInt is the filter "int".
-func toInt(e *evaluation, in Value, args []Value) Value {
-	otherwise := argument(args, int64(0))
-	if n, ok := whole(in); ok {
-		return n
-	}
-	f := math.NaN()
-	switch in := in.(type) {
-	case float64:
-		f = in
-	case string, markup:
-		text := e.trimmed(in)
-		if intText.MatchString(text) {
-			return parseInt(strings.ReplaceAll(text, "_", ""))
-		}
-		if g, ok := parseFloat(text); ok {
-			f = g
-		}
-	case *undefined:
-		panic(in.err())
-	}
-	switch {
-	case math.IsNaN(f):
-		return otherwise
-	case math.IsInf(f, 0):
-		panic(failf("infinity is not a whole number " +
-			"(what int makes of it depends on the version of Jinja)"))
-	case math.Abs(f) >= 1<<63:
-		panic(tooLarge())
-	}
-	return int64(f)
-}
-
-// toFloat is the filter "float".
-func toFloat(e *evaluation, in Value, args []Value) Value {
-	switch in := in.(type) {
-	case string, markup:
-		if f, ok := parseFloat(e.trimmed(in)); ok {
-			return f
-		}
-	case *undefined:
-		panic(in.err())
-	default:
-		if isNumber(in) {
-			return float(in)
-		}
-	}
-	return argument(args, 0.0)
 }
 
 var (
@@ -94,6 +45,66 @@ func (e *evaluation) trimmed(v Value) string {
 		if r >= 0x80 && unicode.IsNumber(r) {
 			panic(failf("the digit %q is not supported", r))
 		}
+	}
+	return text
+}
+
+// isNumber reports whether v is a number. True and False are numbers, as in Python.
+func isNumber(v Value) bool {
+	_, ok := whole(v)
+	return ok || isA[float64](v)
+}
+
+// whole returns the integer value of a bool or an integer.
+func whole(v Value) (n int64, ok bool) {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return 1, true
+		}
+		return 0, true
+	case int64:
+		return v, true
+	default:
+		return 0, false
+	}
+}
+
+// float returns a number as a float64.
+func float(v Value) float64 {
+	if n, ok := whole(v); ok {
+		return float64(n)
+	}
+	return v.(float64)
+}
+
+// exact converts a number without rounding.
+func exact(v Value) *big.Float {
+	if n, ok := whole(v); ok {
+		return new(big.Float).SetInt64(n)
+	}
+	return big.NewFloat(v.(float64))
+}
+
+// maxExact is 2^53. From this number on, a float64 may stand for several integers.
+const maxExact = 1 << 53
+
+// formatFloat returns the shortest text for f, in Python's form.
+func formatFloat(f float64) string {
+	switch {
+	case math.IsNaN(f):
+		return "nan"
+	case math.IsInf(f, 0):
+		return strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(f, 'g', -1, 64)), "+")
+	}
+	text := strconv.FormatFloat(f, 'e', -1, 64)
+	mantissa, exponent, _ := strings.Cut(text, "e")
+	if n, _ := strconv.Atoi(exponent); n < -4 || n >= 16 {
+		return mantissa + "e" + exponent
+	}
+	text = strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
 	}
 	return text
 }

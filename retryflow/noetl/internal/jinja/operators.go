@@ -148,14 +148,6 @@ func orderNumbers(a, b Value) (c int, ok bool) {
 	return exact(a).Cmp(exact(b)), true
 }
 
-// exact converts a number without rounding.
-func exact(v Value) *big.Float {
-	if n, ok := whole(v); ok {
-		return new(big.Float).SetInt64(n)
-	}
-	return big.NewFloat(v.(float64))
-}
-
 // contains reports whether v is in a container.
 func (e *evaluation) contains(container, v Value) bool {
 	e.step(1)
@@ -184,35 +176,6 @@ func (e *evaluation) contains(container, v Value) bool {
 		return false
 	}
 	panic(wrong(container, "%s cannot be in %s", kind(v), kind(container)))
-}
-
-// isNumber reports whether v is a number. True and False are numbers, as in Python.
-func isNumber(v Value) bool {
-	_, ok := whole(v)
-	return ok || isA[float64](v)
-}
-
-// whole returns the integer value of a bool or an integer.
-func whole(v Value) (n int64, ok bool) {
-	switch v := v.(type) {
-	case bool:
-		if v {
-			return 1, true
-		}
-		return 0, true
-	case int64:
-		return v, true
-	default:
-		return 0, false
-	}
-}
-
-// float returns a number as a float64.
-func float(v Value) float64 {
-	if n, ok := whole(v); ok {
-		return float64(n)
-	}
-	return v.(float64)
 }
 
 // arithmetic evaluates +, - and *.

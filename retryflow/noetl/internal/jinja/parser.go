@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -371,4 +372,9 @@ func (p *parser) test(n node) node {
 		}
 	}
 	return &testNode{n, is, negated}
+}
+
+// namesOf lists the keys of a table, for an error.
+func namesOf[T any](table map[string]T) string {
+	return strings.Join(slices.Sorted(maps.Keys(table)), ", ")
 }

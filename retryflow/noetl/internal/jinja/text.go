@@ -1,8 +1,6 @@
 package jinja
 
 import (
-	"math"
-	"strconv"
 	"strings"
 
 	"golang.org/x/text/cases"
@@ -28,24 +26,16 @@ func (e *evaluation) str(v Value) string {
 	}
 }
 
-// formatFloat returns the shortest text for f, in Python's form.
-func formatFloat(f float64) string {
-	switch {
-	case math.IsNaN(f):
-		return "nan"
-	case math.IsInf(f, 0):
-		return strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(f, 'g', -1, 64)), "+")
+// textOf returns v if v is a text.
+func textOf(v Value) (string, bool) {
+	switch v := v.(type) {
+	case string:
+		return v, true
+	case markup:
+		return string(v), true
+	default:
+		return "", false
 	}
-	text := strconv.FormatFloat(f, 'e', -1, 64)
-	mantissa, exponent, _ := strings.Cut(text, "e")
-	if n, _ := strconv.Atoi(exponent); n < -4 || n >= 16 {
-		return mantissa + "e" + exponent
-	}
-	text = strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text
 }
 
 // lower and upper can replace one letter with several letters, as Unicode says. The functions of

@@ -5,7 +5,6 @@ package explore
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"fmt"
 	"html/template"
@@ -64,13 +63,6 @@ type systemView struct {
 	Useless string
 }
 
-// An outage describes the outage that the charts of a policy show.
-type outage struct {
-	Outage  time.Duration // how long attempts fail
-	Clients int           // how many clients fail at the same time
-	Shared  *retry.Budget // the budget of the policy, or the default budget of a target
-}
-
 const (
 	maxRows  = 12                     // limit on the rows of the table and on the bars of the schedule
 	around   = 20                     // lines of the file that the page shows around the policy
@@ -78,19 +70,6 @@ const (
 	longest  = 24 * time.Hour         // the longest outage
 	clients  = 1000                   // the number of clients that fail at the same time
 )
-
-// outageFor returns an outage that is long enough for several retries of the policy.
-func outageFor(p retry.Policy) outage {
-	o := outage{
-		Outage:  shortest,
-		Clients: clients,
-		Shared:  cmp.Or(p.Budget, preview.TargetBudget()),
-	}
-	if plan := p.Plan(maxRows); len(plan) > 0 {
-		o.Outage = min(longest, max(shortest, timeStep(plan[len(plan)-1].Total)))
-	}
-	return o
-}
 
 // Page returns the page of a policy.
 func Page(p Policy) ([]byte, error) {

@@ -10,92 +10,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/goretry/retry/internal/saturate"
 )
-
-// mostFaults is how many faults an error names. Without this limit, the error for a file full
-// of invalid values would be many times as long as the file.
-const mostFaults = 20
-
-// A Finding.Code is one of these texts.
-const (
-	InvalidValue = "invalid_value"
-	UnknownKey   = "unknown_key"
-	DuplicateKey = "duplicate_key"
-	MissingKey   = "missing_key"
-)
-
-// A Finding is one fault.
-type Finding struct {
-	Code string
-	Key  string // the key after the keys around it, as in "backoff.base"; "" for the whole value
-	Text string // a text that starts with the key or quotes the key
-}
-
-// Faults collects faults.
-type Faults struct {
-	list  []Finding
-	texts []string // the texts of the error; a text may be about several faults
-	more  int      // how many faults the error only counts, because texts is full
-}
-
-// Add adds a fault for a key. advice is a text that says what to write instead of value.
-func (f *Faults) Add(key string, value any, advice string) {
-	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, advice})...)
-}
-
-func (f *Faults) add(code, key, format string, args ...any) {
-	if len(f.texts) == mostFaults {
-		f.more++
-		return
-	}
-	text := fmt.Sprintf(format, args...)
-	f.texts = append(f.texts, text)
-	f.keep(Finding{code, key, text})
-}
-
-// keep stores a finding, unless 20 findings are stored. This limit is needed because each
-// finding may have a key as long as the file.
-func (f *Faults) keep(finding Finding) {
-	if len(f.list) < mostFaults {
-		f.list = append(f.list, finding)
-	}
-}
-
-// Err returns an error with all faults, or nil if there are none. The error text starts with
-// prefix.
-func (f *Faults) Err(prefix string) error {
-	if len(f.texts) == 0 {
-		return nil
-	}
-	texts := f.texts
-	if f.more > 0 {
-		texts = append(slices.Clone(texts), fmt.Sprintf("and %d more", f.more))
-	}
-	return &Error{Faults: f.list, text: prefix + ": " + strings.Join(texts, "; ")}
-}
-
-// An Error names its faults on one line.
-type Error struct {
-	Faults []Finding // at most 20
-
-	text  string
-	cause error
-}
-
-func (e *Error) Error() string { return e.text }
-
-func (e *Error) Unwrap() error { return e.cause }
-
-// One returns an error with one fault. A key of "" stands for the whole value. The error wraps
-// cause, which may be nil. The error text starts with prefix.
-func One(prefix, key, text string, cause error) *Error {
-	one := []Finding{{Code: InvalidValue, Key: key, Text: text}}
-	return &Error{Faults: one, text: prefix + ": " + text, cause: cause}
-}
 
 // Decode decodes a JSON object into v. It calls readKeys, which takes the keys out of the
 // Mapping and sets the fields of v. If there is an error, or if the JSON is null, v is
@@ -288,41 +204,4 @@ func (m *Mapping) RejectRest(name string) {
 		m.faults.keep(Finding{UnknownKey, m.path + key, "unknown key " + text + ": " + known})
 	}
 	m.faults.texts = append(m.faults.texts, "unknown key "+strings.Join(unknown, ", ")+": "+known)
-}
-
-// shown is a JSON value that an error shows. It is turned into text only if the error names the
-// value.
-type shown []byte
-
-// String returns the JSON on one line, cut after 60 characters.
-func (value shown) String() string {
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, value); err != nil {
-		return quoted(string(value))
-	}
-	return cut(compact.String(), func(r rune) string {
-		if strconv.IsPrint(r) {
-			return string(r)
-		}
-		// JSON strings may contain the control characters above U+007E without an escape.
-		return fmt.Sprintf(`\u%04x`, r)
-	})
-}
-
-// quoted returns text in quotation marks, cut after 60 characters.
-func quoted(text string) string {
-	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
-}
-
-// cut returns the first 60 runes of a text. The function replace returns a text for each rune.
-func cut(text string, replace func(rune) string) string {
-	var b strings.Builder
-	n := 0
-	for _, r := range text {
-		if n++; n > 60 {
-			return b.String() + "..."
-		}
-		b.WriteString(replace(r))
-	}
-	return b.String()
 }

@@ -71,15 +71,6 @@ func (s *System) read(m *strict.Mapping) {
 	m.RejectRest("a system")
 }
 
-// readKeys sets the value of each key that m contains.
-func readKeys(m *strict.Mapping, keys []key) {
-	for _, k := range keys {
-		strict.Take(m, k.name, k.write, func(text json.RawMessage) bool {
-			return json.Unmarshal(text, k.value) == nil
-		})
-	}
-}
-
 func readService(m *strict.Mapping) (v Service) {
 	readKeys(m, v.keys())
 	for _, call := range m.List("calls", `a list such as [{"to": "db", "timeout": "1s"}]`) {

@@ -6,7 +6,6 @@ import (
 	"go/types"
 	"iter"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/ast/inspector"
 )
@@ -76,12 +75,6 @@ func runsDirectly(op *operation, c inspector.Cursor) bool {
 	return false
 }
 
-// isCalled reports whether the function literal at c is called where it is written.
-func isCalled(c inspector.Cursor) bool {
-	call, ok := c.Parent().Node().(*ast.CallExpr)
-	return ok && call.Fun == c.Node()
-}
-
 // isOuter reports whether v lives longer than an attempt of op. This is true of every variable that
 // op does not declare. It is also true of the receiver of op if the receiver is a pointer.
 func isOuter(op *operation, v *types.Var) bool {
@@ -104,9 +97,35 @@ func (u *uses) isOutside(op *operation, x ast.Expr) bool {
 	return ok && isOuter(op, v)
 }
 
+// isDeclaredIn reports whether x is a variable that op declares, such as the context of the
+// attempt.
+func (u *uses) isDeclaredIn(op *operation, x ast.Expr) bool {
+	id, ok := ast.Unparen(x).(*ast.Ident)
+	return ok && op.contains(u.info.ObjectOf(id).Pos())
+}
+
+// comesFromOutside reports whether x is a variable of this package that is declared outside of op,
+// or a field of such a variable.
+func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
+	if !u.isOutside(op, x) || u.isForeign(x) {
+		return false
+	}
+	id, ok := x.(*ast.Ident)
+	if !ok {
+		return true
+	}
+	v := u.vars[u.local(id)]
+	_, isStruct := u.info.TypeOf(x).Underlying().(*types.Struct)
+	if v != nil && v.zero && !v.shared && len(v.values) == 0 && !isStruct {
+		return false // the variable is always nil
+	}
+	value := u.value(id)
+	return value == nil || !u.isForeign(value) // for example, rand.Reader has no end
+}
+
 // detached reports whether the code at c is in a go statement or a defer statement of op. The
-// attempt does not wait for a goroutine, and a deferred call cleans up after the attempt. So both
-// may need a context that lives longer than the attempt.
+// attempt does not wait for a goroutine, and a deferred call cleans up after the attempt. So this
+// code is not a part of the attempt, although its source is in op.
 func (u *uses) detached(c inspector.Cursor, op *operation) bool {
 	return slices.ContainsFunc(u.aside, func(stmt ast.Node) bool {
 		return op.contains(stmt.Pos()) && covers(stmt, c.Node().Pos())
@@ -149,74 +168,12 @@ func (u *uses) looksOutside(op *operation, cond ast.Expr) bool {
 	return false
 }
 
-// isFinal reports whether the code at c is in an argument of retry.Permanent.
-func (u *uses) isFinal(c inspector.Cursor) bool {
-	for c := range c.Enclosing((*ast.CallExpr)(nil)) {
-		if u.callee(c.Node().(*ast.CallExpr)) == retryPath+".Permanent" {
-			return true
-		}
-	}
-	return false
-}
-
-// canFail reports whether a call can end early because its context ends. Such a call returns an
-// error, a context, or a value that can fail later because of the context, such as an *exec.Cmd.
-// These calls do not count:
-//
-//   - functions without a result of this kind, for example the functions of loggers
-//   - functions that get an error, because they only wrap it
-//   - cleanup, because it should not end early
-func (u *uses) canFail(call *ast.CallExpr) bool {
-	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
-	if !ok {
-		return false // a conversion cannot fail
-	}
-	for param := range signature.Params().Variables() {
-		if isError(param.Type()) {
-			return false
-		}
-	}
-	switch name := calledName(u.callee(call)); name {
-	case "Close", "Rollback", "Shutdown", "Release", "Unlock", "Abort", "Cause", "WithoutCancel":
-		return false
-	case "QueryRowContext", "CommandContext", "WithContext":
-		return true
-	default:
-		if strings.HasSuffix(name, "FromContext") {
-			return false
-		}
-	}
-	for result := range signature.Results().Variables() {
-		if isError(result.Type()) || isContext(result.Type()) {
-			return true
-		}
-	}
-	return false
-}
-
 // onFailure reports whether the statement at c runs only after an error: it is in the body of an if
 // statement with the condition err != nil.
 func (u *uses) onFailure(op *operation, c inspector.Cursor) bool {
 	for ; c.Node() != op.node; c = c.Parent() {
 		branch, ok := c.Parent().Node().(*ast.IfStmt)
 		if ok && c.Node() == branch.Body && u.isFailure(branch.Cond) {
-			return true
-		}
-	}
-	return false
-}
-
-// isFailure reports whether a condition has the form err != nil.
-func (u *uses) isFailure(cond ast.Expr) bool {
-	binary, ok := ast.Unparen(cond).(*ast.BinaryExpr)
-	return ok && binary.Op == token.NEQ && u.info.Types[binary.Y].IsNil() &&
-		isError(u.info.TypeOf(binary.X))
-}
-
-// aboutError reports whether a condition uses a variable of type error.
-func (u *uses) aboutError(cond ast.Expr) bool {
-	for n := range ast.Preorder(cond) {
-		if id, ok := n.(*ast.Ident); ok && isError(u.info.TypeOf(id)) {
 			return true
 		}
 	}

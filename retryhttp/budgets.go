@@ -53,3 +53,7 @@ func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budge
 		return of.budgetOf(req.URL)
 	}
 }
+
+// NoBudgets is a value for the field Budgets of a [Transport]. Targets then have no Budget. A
+// Budget in the policy of a request, or in its context, still limits retries.
+func NoBudgets(*http.Request) *retry.Budget { return nil }

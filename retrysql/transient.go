@@ -120,10 +120,10 @@ import (
 // 23505 unique_violation belongs to "any other". The manual advises to retry it if the
 // transaction looks for a free key before it inserts. Write a RetryIf for this case.
 func Transient(err error) bool {
-	return harmless.Or(false, func() bool { return passes(err) })
+	return harmless.Or(false, func() bool { return isTransient(err) })
 }
 
-func passes(err error) bool {
+func isTransient(err error) bool {
 	var (
 		inDoubt *UnknownCommitError
 		late    *timeoutError
@@ -135,7 +135,7 @@ func passes(err error) bool {
 	case errors.As(err, &late):
 		return true
 	case errors.As(err, &failed):
-		return passes(failed.function)
+		return isTransient(failed.function)
 	}
 
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -171,16 +171,3 @@ func lost(err error) bool {
 	}
 	return false
 }
-
-// wrongServer contains the errors that pgx and lib/pq return if a server does not match
-// target_session_attrs. During a failover, there may be no server that matches.
-var wrongServer = []string{
-	// pgx
-	"read only connection", "server is in standby mode", "server is not in hot standby mode",
-	// lib/pq
-	"session is read-only", "server is in hot standby mode",
-}
-
-// mySQLInvalidConn is the text of mysql.ErrInvalidConn. The error has no type of its own, so
-// only its text identifies it.
-const mySQLInvalidConn = "invalid connection"

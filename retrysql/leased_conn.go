@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"reflect"
 	"sync"
 
@@ -64,6 +65,67 @@ func (l *lease) ask(database func() error) error {
 	})
 }
 
+// ask calls the database and recovers a panic. database/sql calls methods of the driver's error,
+// which may panic.
+func ask(database func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = retry.Permanent(fmt.Errorf("retrysql: the driver panicked: %v", p))
+		}
+	}()
+	return check(database())
+}
+
+// transaction calls body with tx, and then commits or rolls back tx.
+func (l *lease) transaction(
+	ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error,
+) error {
+	returned := false
+	defer func() {
+		if !returned {
+			// Ignored: the panic of body, or the error of the savepoint, is more important.
+			_ = l.ask(tx.Rollback)
+		}
+	}()
+	if guarded {
+		if err := execute(ctx, tx, "SAVEPOINT "+savepoint); err != nil {
+			return err
+		}
+	}
+	err := body(tx)
+	returned = true
+	if guarded {
+		err = checkSavepoint(ctx, tx, err)
+	}
+	if err == nil {
+		return l.commit(ctx, tx)
+	}
+	if failed := l.rollback(ctx, tx); failed != nil && !errors.Is(err, errLeft) {
+		return failed
+	}
+	return err
+}
+
+func (l *lease) commit(ctx context.Context, tx *sql.Tx) error {
+	err := l.ask(tx.Commit)
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() == nil {
+		return errEnded
+	}
+	return err
+}
+
+func (l *lease) rollback(ctx context.Context, tx *sql.Tx) error {
+	err := l.ask(tx.Rollback)
+	switch {
+	case !errors.Is(err, sql.ErrTxDone):
+		return err
+	case ctx.Err() != nil: // database/sql rolled back when ctx ended
+		return nil
+	default:
+		return errEnded
+	}
+}
+
 // end returns the connection to the pool, or closes it if err says that the next transaction
 // needs another connection. If ctx is done, database/sql may still be rolling back, so end does
 // not wait.
@@ -99,21 +161,4 @@ func connOf(db Beginner) *sql.Conn {
 		conn, _ := field[*sql.Conn](v, "Conn")
 		return conn
 	})
-}
-
-func elsewhere(err error) bool {
-	a := answerOf(err)
-	return a != nil && a.elsewhere()
-}
-
-// isOwnFault reports whether err comes from a statement that writes although opts makes the
-// transaction read-only.
-func isOwnFault(opts *sql.TxOptions, err error) bool {
-	if opts == nil || !opts.ReadOnly {
-		return false
-	}
-	a := answerOf(err)
-	state, _ := a.(sqlState)
-	code, _ := a.(mySQL)
-	return state.code == readOnlyState || code.state == readOnlyState
 }

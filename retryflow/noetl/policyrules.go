@@ -30,6 +30,16 @@ func (r *reader) policyRules(k *key) retryflow.Rules {
 	return rules
 }
 
+// policy returns the key spec.policy of a task if it has rules, and otherwise nil. The key stays
+// in m, because Config keeps the policy without its rules.
+func (r *reader) policy(m *mapping) *key {
+	policy := r.member(m.get("spec"), "policy")
+	if r.member(policy, "rules") != nil {
+		return policy
+	}
+	return nil
+}
+
 // policyDialect is the form of rules under spec.policy. Expressions read the outcome as "outcome"
 // or as "output". The status of a success is "ok". If the program did not set the key "data" of
 // the outcome, this key contains the result.

@@ -1,0 +1,8 @@
+// Package servers starts the server of a queue for a single test. Each server has its own
+// port and directory, so that the test can stop and kill it.
+//
+//	server := servers.NATS(t, "")
+//	conn, err := nats.Connect(server.Address)
+//	server.Crash()
+//	server.Start()
+package servers

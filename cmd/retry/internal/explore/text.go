@@ -1,0 +1,30 @@
+package explore
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/goretry/retry/cmd/retry/internal/preview"
+)
+
+// number returns a number as text. A number below 1,000 has one decimal, unless it is whole. If
+// about is true, the number depends on random draws. Then the number is rounded to two digits, and
+// the text starts with "about".
+func number(v float64, about bool) string {
+	if about {
+		unit := math.Pow(10, math.Max(0, math.Floor(math.Log10(math.Max(1, v)))-1))
+		return "about " + preview.Thousands(int64(math.Round(v/unit)*unit))
+	}
+	if v = math.Round(v*10) / 10; v != math.Trunc(v) && v < 1000 {
+		return fmt.Sprintf("%.1f", v)
+	}
+	return preview.Thousands(int64(math.Round(v)))
+}
+
+// counted returns a number with its noun or verb, such as "2 retries". It never says "about 0".
+func counted(n int, about bool, one, many string) string {
+	if n == 1 && !about {
+		return "1 " + one
+	}
+	return number(float64(n), about && n > 0) + " " + many
+}

@@ -1,0 +1,99 @@
+package policyfile
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A place is a mapping in a file, with a pointer to the mapping around it.
+type place struct {
+	node     *yaml.Node
+	key      string // the key of the outer mapping that contains this mapping, directly or in lists
+	up       *place // the outer mapping; nil if there is none
+	depth    int    // the number of keys that lead to the mapping
+	resource bool   // the mapping is a resource of Kubernetes
+}
+
+// newPlace returns the place of a mapping. path is the path from the document to the mapping.
+func newPlace(node *yaml.Node, key string, up *place, path []string) *place {
+	return &place{node, key, up, len(path), isResource(node)}
+}
+
+// isResource reports whether a mapping is a resource of Kubernetes.
+func isResource(node *yaml.Node) bool {
+	found := 0
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i].Value
+		if (key == "apiVersion" || key == "kind") && text(node.Content[i+1]) != "" {
+			found++
+		}
+	}
+	return found == 2
+}
+
+// outermost returns the document that contains p. The document is the whole document in the file,
+// or a resource of Kubernetes in a list or in another resource.
+func (p *place) outermost() *place {
+	for p != nil && p.up != nil && !p.resource {
+		p = p.up
+	}
+	return p
+}
+
+// get returns the entry to which keys lead from p. Two spellings of a key are equal if plain
+// returns the same text for both.
+func (p *place) get(plain func(string) string, keys ...string) (found entry, ok bool) {
+	if p == nil {
+		return entry{}, false
+	}
+	found.value = p.node
+	for _, key := range keys {
+		found, ok = firstEntry(resolved(found.value), func(e entry) bool {
+			return e.key == key || plain(e.key) == plain(key)
+		})
+		if !ok {
+			return entry{}, false
+		}
+	}
+	found.value = resolved(found.value)
+	return found, true
+}
+
+// hasKeys reports whether a mapping has the required keys. The parameter required has the same form
+// as shape.has.
+func (p *place) hasKeys(required string, plain func(string) string) bool {
+	for one := range strings.FieldsSeq(required) {
+		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {
+			key, value, compared := strings.Cut(key, "=")
+			key, differs := strings.CutSuffix(key, "!")
+			e, ok := p.get(plain, strings.Split(key, ".")...)
+			return ok && (!compared || (text(e.value) == value) != differs)
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// isOf reports whether a document has the group and one of the kinds of a shape.
+func (p *place) isOf(s *shape) bool {
+	if s.group == "" {
+		return true
+	}
+	api, _ := p.get(exactly, "apiVersion")
+	kind, _ := p.get(exactly, "kind")
+	group, _, _ := strings.Cut(text(api.value), "/")
+	return group == s.group && slices.Contains(strings.Fields(s.kinds), text(kind.value))
+}
+
+// inSchema reports whether a mapping is a part of a JSON Schema.
+func (p *place) inSchema() bool {
+	for ; p != nil; p = p.up {
+		if p.key == "properties" {
+			return true
+		}
+	}
+	return false
+}

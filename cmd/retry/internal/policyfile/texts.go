@@ -1,0 +1,64 @@
+package policyfile
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// parseTexts parses the texts in a resource of Kubernetes that are documents themselves, such as
+// the configuration of a collector in a ConfigMap. It replaces the node of each such text by a
+// document node.
+func (f *File) parseTexts(resource *yaml.Node) {
+	in := &place{node: resolved(resource)}
+	kind, _ := in.get(exactly, "kind")
+	if key, ok := holders[text(kind.value)]; ok && in.hasKeys("apiVersion", exactly) {
+		at, _ := in.get(exactly, strings.Split(key, ".")...)
+		if at.value != nil && at.value.Kind == yaml.ScalarNode {
+			f.parseText(at.value)
+		} else if at.value != nil {
+			for e := range eachEntry(at.value) {
+				f.parseText(e.value)
+			}
+		}
+	}
+	if list, ok := in.get(exactly, "items"); ok && text(kind.value) == "List" {
+		for e := range eachEntry(list.value) {
+			f.parseTexts(e.value)
+		}
+	}
+}
+
+// holders maps a kind of resource to the path of its texts that may contain documents.
+var holders = map[string]string{
+	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
+}
+
+// parseText replaces the node of a text by a document node if the text is a document with one
+// mapping. If the text is something else, or has a fault, the node is unchanged.
+func (f *File) parseText(node *yaml.Node) {
+	inner := &File{Name: f.Name, nodes: f.nodes}
+	documents, fault := inner.parseYAML([]byte(node.Value))
+	if node.Kind != yaml.ScalarNode || fault != nil || len(documents) != 1 ||
+		documents[0].Kind != yaml.MappingNode ||
+		inner.check(documents[0], map[*yaml.Node]int{}) != nil {
+		return
+	}
+	f.nodes = inner.nodes
+	lines := 0
+	if node.Style&yaml.LiteralStyle != 0 {
+		lines = 1
+	}
+	moveLines(documents[0], node.Line, lines)
+	*node = yaml.Node{Kind: yaml.DocumentNode, Content: documents, Line: node.Line}
+}
+
+// moveLines sets the line of each node of a document that is a text in a file. The text starts at
+// the line first. If perLine is 1, each line of the text is a line of the file. If perLine is 0,
+// the text is on one line, and this is the line of all nodes.
+func moveLines(node *yaml.Node, first, perLine int) {
+	node.Line = first + perLine*node.Line
+	for _, inner := range node.Content {
+		moveLines(inner, first, perLine)
+	}
+}

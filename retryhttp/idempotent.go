@@ -1,0 +1,38 @@
+package retryhttp
+
+import "net/http"
+
+// Idempotent reports whether processing req twice has the same effect as processing it once. It
+// reports true in three cases:
+//
+//   - The method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE (RFC 9110 section 9.2.2).
+//   - The method is a read-only method of another standard: PROPFIND (RFC 4918), REPORT (RFC 3253),
+//     SEARCH (RFC 5323) or QUERY (draft-ietf-httpbis-safe-method-w-body).
+//   - The request has a header Idempotency-Key or X-Idempotency-Key. As in net/http,
+//     req.Header["Idempotency-Key"] = nil makes a request idempotent without sending the header.
+func Idempotent(req *http.Request) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace,
+		http.MethodPut, http.MethodDelete, "PROPFIND", "REPORT", "SEARCH", "QUERY":
+		return true
+	}
+	return hasKey(req)
+}
+
+// hasKey reports whether req has a header for an idempotency key. If it does, net/http may repeat
+// the request, even if the header has no value.
+func hasKey(req *http.Request) bool {
+	_, key := req.Header["Idempotency-Key"]
+	_, xkey := req.Header["X-Idempotency-Key"]
+	return key || xkey
+}
+
+// keyed reports whether req sends an idempotency key. With this key, a server recognizes a request
+// that it has already got. net/http does not send a header without a value. For such a header,
+// keyed returns false, although hasKey returns true.
+func keyed(req *http.Request) bool {
+	return req != nil &&
+		(len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)
+}
+
+func isGet(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }

@@ -1,0 +1,38 @@
+package retryhttp_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry/retryhttp"
+)
+
+// The text names the request, but contains no part of the URL that may be secret.
+func TestStatusError(t *testing.T) {
+	for _, tt := range []struct{ method, url, want string }{
+		{"GET", "http://example.test/orders/17", "retryhttp: GET http://example.test/orders/17: 503 Service Unavailable"},
+		{"", "http://example.test", "retryhttp: GET http://example.test: 503 Service Unavailable"},
+		{"POST", "https://user:secret@example.test:8443/a%2Fb/%20c?token=secret#secret", "retryhttp: POST https://example.test:8443/a%2Fb/%20c: 503 Service Unavailable"},
+		{"PUT", "https://token@[::1]:8080/?", "retryhttp: PUT https://[::1]:8080/: 503 Service Unavailable"},
+	} {
+		u, err := url.Parse(tt.url)
+		require.NoError(t, err)
+		req := &http.Request{Method: tt.method, URL: u}
+		resp := asksToWait(503, 2)
+		resp.Request = req
+		e := retryhttp.NewStatusError(resp)
+		u.Host, req.Method = "another.test", "PATCH"
+		resp.Header.Set("Retry-After", "9")
+		assert.EqualError(t, e, tt.want)
+		assert.NotContains(t, fmt.Sprintf("%v %+v %s", e, e, e), "secret")
+		assert.Equal(t, 503, e.HTTPStatusCode())
+		assert.Equal(t, "2", e.Header.Get("Retry-After"), "the header is a copy")
+	}
+	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
+	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
+}

@@ -1,0 +1,72 @@
+package retrysim
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/goretry/retry/retrydialect/strict"
+)
+
+// An Outcome says how a run ended.
+type Outcome struct {
+	Verdict Verdict `json:"verdict"`
+
+	// Recovery is the time from the end of the last event until the system recovered, in whole
+	// seconds. It is set only if Verdict is Recovers.
+	Recovery time.Duration `json:"recovery"`
+
+	// EmptyIn is an estimate of the time from the end of the run until the queues are empty. It is
+	// set only if Verdict is Draining. If Verdict is Draining and EmptyIn is 0, the last calls have
+	// worked.
+	EmptyIn time.Duration `json:"empty_in,omitzero"`
+
+	// Relapses is how often the system failed again after a recovery. It has failed again if too few
+	// calls work for 10s.
+	Relapses int `json:"relapses,omitzero"`
+
+	Calls  int `json:"calls"`  // calls from outside
+	Worked int `json:"worked"` // calls that were answered within the Patience
+
+	// Lost counts the calls that did not work since the start of the first event. If a share of the
+	// calls did not work before this event either, Lost does not count this share.
+	Lost int `json:"lost"`
+
+	// Wasted is the share of the work that was done for callers that had given up. It counts the
+	// work since the start of the first event, at services with a limited number of Workers.
+	Wasted float64 `json:"wasted"`
+
+	Runs  int `json:"runs,omitzero"`  // how many runs [Explain] made; 0 for the one run of [Run]
+	Agree int `json:"agree,omitzero"` // how many of these runs have this Verdict
+
+	seed  uint64
+	since int // calls since the start of the first event
+}
+
+// String describes the Outcome for people to read.
+func (o Outcome) String() string {
+	switch {
+	case o.Verdict == Recovers && o.Recovery == 0:
+		return "recovers at once"
+	case o.Verdict == Recovers:
+		return fmt.Sprintf("recovers %v after the end of the last event", o.Recovery)
+	case o.EmptyIn > 0:
+		return fmt.Sprintf("not back yet; its queues are empty in about %v", o.EmptyIn)
+	case o.Verdict == Draining:
+		return "not back yet, but the last calls have worked"
+	case o.Verdict == Overloaded:
+		return "overloaded without an event too"
+	}
+	return string(o.Verdict)
+}
+
+func (o Outcome) MarshalJSON() ([]byte, error) {
+	type plain Outcome
+	return json.Marshal(struct {
+		plain
+		Recovery strict.Duration `json:"recovery"`
+		EmptyIn  strict.Duration `json:"empty_in,omitzero"`
+	}{plain(o), strict.Duration(o.Recovery), strict.Duration(o.EmptyIn)})
+}
+
+func (o Outcome) back() bool { return o.Verdict == Recovers || o.Verdict == Draining }
