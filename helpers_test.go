@@ -199,11 +199,15 @@ func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
 	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Number: 1, RetryAfter: d}
 }
 
-// rounds returns how many rounds a random test makes: short, or long with RETRY_LONG. .ci/soak sets
-// RETRY_LONG.
+// rounds returns how many rounds a random test makes: short, a tenth of short with -short, or long
+// with RETRY_LONG. .ci/soak sets RETRY_LONG.
 func rounds(short, long int) int {
-	if os.Getenv("RETRY_LONG") != "" {
+	switch {
+	case os.Getenv("RETRY_LONG") != "":
 		return long
+	case testing.Short():
+		return max(1, short/10)
+	default:
+		return short
 	}
-	return short
 }

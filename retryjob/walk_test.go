@@ -97,7 +97,7 @@ func TestDeadLettersWithoutAKeyAreSpread(t *testing.T) {
 func TestManyThatCannotGoBack(t *testing.T) {
 	result, err := retryjob.RedriveOptions{}.Walk("adapter", func(w *retryjob.Walk) error {
 		for range 1000 {
-			assert.NoError(t, w.Look(retryjob.DeadLetter{Key: strings.Repeat("x", 1<<20)}, retryjob.Stuck(errors.New("no")), 1000, nil))
+			assert.NoError(t, w.Look(retryjob.DeadLetter{Key: strings.Repeat("x", 1<<16)}, retryjob.Stuck(errors.New("no")), 1000, nil))
 		}
 		return errors.New("boom")
 	})

@@ -192,20 +192,3 @@ func (u *uses) releases(n ast.Node, x ast.Expr, methods []string) bool {
 	}
 	return false
 }
-
-// inTransaction reports whether the function literal lit is the body of a transaction, and the call
-// w in lit does not use this transaction.
-func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
-	begin, ok := c.Node().(*ast.CallExpr)
-	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {
-		return false
-	}
-	for _, param := range lit.Type.Params.List {
-		for _, name := range param.Names {
-			if !isContext(u.info.TypeOf(name)) && u.hasUse(w.call, u.info.Defs[name]) {
-				return false
-			}
-		}
-	}
-	return true
-}

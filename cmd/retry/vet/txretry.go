@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/ast/inspector"
 )
 
 // TxRetry reports transactions that are retried after the response to COMMIT was lost.
@@ -139,4 +140,21 @@ func (u *uses) beginsInside(call *ast.CallExpr) bool {
 		}
 	}
 	return false
+}
+
+// inTransaction reports whether the function literal lit is the body of a transaction, and the call
+// w in lit does not use this transaction.
+func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
+	begin, ok := c.Node().(*ast.CallExpr)
+	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {
+		return false
+	}
+	for _, param := range lit.Type.Params.List {
+		for _, name := range param.Names {
+			if !isContext(u.info.TypeOf(name)) && u.hasUse(w.call, u.info.Defs[name]) {
+				return false
+			}
+		}
+	}
+	return true
 }

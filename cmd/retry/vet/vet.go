@@ -23,8 +23,8 @@
 //     retry.Policy of them.
 //   - requests.go recognizes HTTP requests, and permanent.go recognizes errors that are passed to
 //     retry.Permanent.
-//   - code.go searches a part of the code. expressions.go, names.go and types.go look at a single
-//     expression, name or type.
+//   - code.go searches a part of the code, for example for a statement that changes a variable.
+//     expressions.go, names.go and types.go look at a single expression, name or type.
 package vet
 
 import (
