@@ -31,7 +31,7 @@ type linted struct {
 	retries  int           // limit - 1; below 0: unlimited
 	unset    bool          // true: no limit is set, and the policy is not NonRetryable
 	curve    bool          // true: there is no Classify, so no class has a curve of its own
-	endless  bool          // true: a call may go on for ever, with the curve of the policy
+	endless  bool          // true: curve is true, and a call may go on for ever
 	first    time.Duration // the delay of the curve after the first attempt
 	attempts string        // the limit as text
 }

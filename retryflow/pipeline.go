@@ -56,10 +56,10 @@ type Pipeline struct {
 	Tasks    []Task
 	MaxJumps int // the limit on jumps in one run; 0 means 10,000; a negative limit is invalid
 
-	// The limits on attempts, AttemptTimeout, MaxElapsed and Budget of Policy apply to each task,
-	// whatever the rules of the task say. If Policy sets no limit on attempts, only the rules limit
-	// the attempts. RetryAfter and MaxRetryAfter decide about the wait that a server asks for.
-	// Source provides all seeds. Wait is called to wait before retries and jumps.
+	// These fields of Policy apply to each task, whatever the rules of the task say: MaxAttempts,
+	// MaxRetries, AttemptTimeout, MaxElapsed and Budget. If Policy sets no limit on attempts, only the
+	// rules limit the attempts. RetryAfter and MaxRetryAfter decide about the wait that a server asks
+	// for. Source provides all seeds. Wait is called to wait before retries and jumps.
 	//
 	// The other fields must be zero, because the rules set backoff and jitter and classify the
 	// errors. A task cannot have a HealthyAfter: call [retry.Do] in Task.Run instead.

@@ -27,8 +27,9 @@ func (x *exchange) discard() {
 	}
 }
 
-// keepBody discards the last response, because the caller does not get it. The StatusError in err
-// keeps the beginning of the body, as in Result. Without a StatusError, keepBody does nothing.
+// keepBody discards the last response if err contains a StatusError, because the caller does not
+// get the response. Before that, keepBody copies the beginning of the body into the StatusError, as
+// Result does. Without a StatusError, keepBody does nothing.
 func (x *exchange) keepBody(err error) {
 	if e := (*StatusError)(nil); x.resp != nil && errors.As(err, &e) {
 		resp := x.resp

@@ -99,7 +99,7 @@ type download struct {
 	etag  string    // the ETag of the whole body
 	total int64     // the length of the whole body; -1: unknown
 	off   int64     // how many bytes the caller has read
-	paid  int64     // the value of off when a retry last took nothing from the Budget
+	free  int64     // the value of off when a retry last took nothing from the Budget
 	end   int64     // where the present part ends; -1: the first response is being read
 	broke error     // an error that came together with bytes; for the next Read
 	err   error     // the error of every further Read
@@ -255,8 +255,8 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 			return x.attempt(ctx)
 		}
 		x.failure, broke = x.check(checked(broke)), nil
-		if x.done != nil && d.off-d.paid >= progressBytes {
-			d.paid, x.skipBudget = d.off, true // progress shows that the server works
+		if x.done != nil && d.off-d.free >= progressBytes {
+			d.free, x.skipBudget = d.off, true // progress shows that the server works
 		}
 		return x.failure
 	})

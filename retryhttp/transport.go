@@ -196,7 +196,7 @@ type Transport struct {
 	Check func(*http.Request, *http.Response, error) error
 
 	// Advise reads the advice in a response with a status of 400 or above: how long to wait before
-	// another attempt, and whether to make another attempt. Its Verdict overrules the status. Advise
+	// another attempt, and whether to make another attempt. The Verdict overrules the status. Advise
 	// is called by the method StatusError, by the function Check and by a Hedge. If Advise is nil,
 	// AdviceOf reads the header Retry-After. VendorAdvice reads more headers.
 	//

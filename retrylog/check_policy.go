@@ -33,9 +33,9 @@ import (
 //     attempts, because the count of a job in a queue is never restarted.
 //
 // A log does not show that a failure had a [retry.Class] without a name. If p has no Classify,
-// Check compares such a failure with p itself, and may reject a correct log. To prevent this,
-// name your classes, or give p a Classify. With a Classify, Check accepts every delay and every
-// limit that a class can have.
+// Check assumes that such a failure had no class. It expects the delay and the limits of p, and may
+// reject a correct log. To prevent this, name your classes, or give p a Classify. With a Classify,
+// Check accepts every delay and every limit that a class can have.
 func (c Call) Check(p retry.Policy) error {
 	_, err := c.judge(p)
 	return err
@@ -132,7 +132,7 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	case success && invalid && e.Cause == nil:
 		return false, gives(retry.ReasonInvalid)
 	case success && !invalid && e.Cause != nil:
-		return false, errors.New("the policy is not invalid, although the cause says so")
+		return false, errors.New("the cause says that the policy is invalid, but the policy is valid")
 	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // a nil context or function
 		return false, nil
 	}

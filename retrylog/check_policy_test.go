@@ -99,7 +99,7 @@ func TestCheck(t *testing.T) {
 
 		{"an invalid policy, but the call had a valid policy", same, nil, retry.ReasonSuccess, invalid, "line 3: stopped after 1 attempt: it succeeded, and the policy gives the reason invalid"},
 		{"a valid policy, but the call had an invalid policy", invalid, nil, retry.ReasonSuccess, valid,
-			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the policy is not invalid, although the cause says so"},
+			"(invalid policy: MaxAttempts is -2: write how many, 0 for not set, or -1 for unlimited), and the cause says that the policy is invalid, but the policy is valid"},
 		{"a valid policy, but the call had an invalid policy and failed", invalid, three[:1], retry.ReasonInvalid, valid,
 			"line 3: stopped after 1 attempt: the policy, a class, or the call is invalid"},
 	} {

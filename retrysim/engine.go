@@ -86,7 +86,7 @@ const (
 	evSecond  = iota // a second is over
 	evTrigger        // a trigger of a service begins or ends
 	evWorked         // the work of a request is done
-	evTimeout        // the first timeout of an edge is due; gen is the index of the edge
+	evTimeout        // the oldest pending timeout of an edge is due; gen is the index of the edge
 	evRetry          // the delay before a retry is over
 	evArrive         // a call comes from outside
 )

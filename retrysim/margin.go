@@ -24,7 +24,7 @@ func (s System) margin(runs int, back bool) (share float64, fails string, err er
 		// the earlier seeds, and has not been tested with this seed.
 		lo, hi := least, share
 		step := share // how far below hi to try next
-		if seed > 0 { // most seeds have nearly the same result as the first seed
+		if seed > 0 { // a small step, because most seeds have nearly the same result as the first seed
 			step = 0.02 * share
 		}
 		for try := share; hi-lo > float64(0.01*lo); try = max((lo+hi)/2, hi-step) {

@@ -21,8 +21,9 @@ func mySQLOf(err error) (mySQL, bool) {
 	return mySQL{number, string(state[:]), text}, numbered && stated
 }
 
-// passes compares the number, because MySQL uses the same SQLSTATE for several errors. For
-// example, 08S01 means a packet that is too large, and also a server shutdown.
+// passes reports whether the error will pass, so that a retry may succeed. It looks at the number
+// of the error, because MySQL uses the same SQLSTATE for several errors. For example, 08S01 means a
+// packet that is too large, and also a server shutdown.
 func (e mySQL) passes() bool {
 	return e.elsewhere() || slices.Contains(tiDBConflicts, e.number) ||
 		slices.Contains(mySQLPasses, e.number)

@@ -30,7 +30,8 @@ func (o order) output() string {
 // outputFile is the name of the file to which the worker processes print.
 const outputFile = "output"
 
-// orderVariable is the environment variable that contains the order of a process, as JSON.
+// orderVariable is the environment variable that tells a process what to do. Its value is an order
+// as JSON.
 const orderVariable = "RETRY_JOBTEST_ORDER"
 
 // obey returns at once if this process was started without an order. If there is an order, obey

@@ -24,7 +24,7 @@ type row struct {
 	panicIn int // this run panics in a process of its own, and another worker starts; 0: never
 
 	want     retry.Reason // why the job ends; ReasonRetry if it still waits at the end of the test
-	attempts int          // how many attempts must run, numbered from 1
+	attempts int          // the number of the last attempt that must run; the first is 1
 	says     string       // a text that the error of the dead letter must contain
 }
 
@@ -159,13 +159,13 @@ func errorRows(e Engine) []row {
 	})
 	classified := three(u, func(p *retry.Policy) {
 		p.Classify = func(error) *retry.Class {
-			//retry:vet-ignore policyliteral what this row tests
+			//retry:vet-ignore policyliteral the row tests this Class
 			return &retry.Class{MaxAttempts: 2, Backoff: retry.Fixed(2 * u)}
 		}
 	})
 	invalid := three(u, func(p *retry.Policy) {
 		p.Classify = func(error) *retry.Class {
-			return &retry.Class{MaxDelay: -1} //retry:vet-ignore policyliteral what this row tests
+			return &retry.Class{MaxDelay: -1} //retry:vet-ignore policyliteral the row tests this Class
 		}
 	})
 	// If the queue does not count the failures of each class, both failures count for this class. Then

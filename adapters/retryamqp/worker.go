@@ -52,8 +52,8 @@ func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) 
 }
 
 // start asks the server for messages. It returns an error if a queue does not have the
-// arguments that Declare sets. For example, a classic queue would not count the attempts of
-// killed workers.
+// arguments that Declare sets, because such a queue would not work correctly: for example, a
+// classic queue would not count the attempts of killed workers.
 func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, err error) {
 	w.closed = w.channel.NotifyClose(make(chan *amqp.Error, 1))
 	w.canceled = w.channel.NotifyCancel(make(chan string, 1))

@@ -33,7 +33,7 @@
 //
 // A panic of your reconciler is a failed attempt. The panic then reaches the controller, which
 // by default logs and counts the panic, and retries. If the policy does not allow a retry, the
-// next call returns a TerminalError and does not call your reconciler.
+// controller's next call of Reconcile returns a TerminalError without calling your reconciler.
 //
 // # Limits
 //

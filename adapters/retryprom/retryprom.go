@@ -19,9 +19,9 @@
 //
 // Each reason is exported with the value 0 before a call stops for this reason. So the functions
 // rate and increase of Prometheus do not miss the first stop. A class is exported once it has
-// occurred. A reason that only a newer version of this module knows is also exported once it has
-// occurred. After the first 64 classes, all further classes are counted as "other". After the first
-// 64 reasons, all further reasons are counted as "other".
+// occurred. The same holds for a reason that package retrylog does not know, because its event
+// comes from a newer version. After the first 64 classes, all further classes are counted as
+// "other". After the first 64 reasons, all further reasons are counted as "other".
 package retryprom
 
 import (

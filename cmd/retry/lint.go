@@ -98,7 +98,7 @@ var policyExts = []string{".yaml", ".yml", ".json"}
 // A lintedFile is a file to lint.
 type lintedFile struct {
 	name   string
-	walked bool // whether lint found the file in a directory, where a policy is optional
+	walked bool // lint found the file in a directory; such a file need not contain a policy
 }
 
 // expand returns the files that the arguments name, without duplicates.

@@ -177,9 +177,9 @@ func decode[T any](v *T, value json.RawMessage) bool {
 	return json.Unmarshal(value, v) == nil
 }
 
-// Inner takes a key whose value is a mapping out of m, and returns this mapping. It returns nil
-// if the key is left out or not a mapping. Faults of the inner mapping are added to the faults
-// of m.
+// Inner takes a key out of m. The value must be a mapping, which Inner returns. Inner returns nil
+// if the key is left out, or if its value is not a mapping. Faults of the inner mapping are added
+// to the faults of m.
 func (m *Mapping) Inner(key, write string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, write, nil)
 	inner := &Mapping{
@@ -198,7 +198,7 @@ func (m *Mapping) Inner(key, write string) *Mapping {
 	return inner
 }
 
-// List takes a key whose value is a list of mappings out of m, and returns these mappings. Their
+// List takes a key out of m. The value must be a list of mappings, which List returns. Their
 // faults are added to the faults of m.
 func (m *Mapping) List(key, write string) (list []*Mapping) {
 	values, _ := Take[[]json.RawMessage](m, key, write, nil)

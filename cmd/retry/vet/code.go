@@ -62,9 +62,9 @@ func leavesBlock(list []ast.Stmt) bool {
 	return false
 }
 
-// flow follows each path through body that begins after the node start, and calls visit for each
-// node on the path. If visit returns false, flow does not follow the path any further. flow returns
-// true if a path reaches the end of body.
+// flow follows each path through body from the node `start` on, without this node. It calls visit
+// for each node on the path. If visit returns false, flow does not follow the path any further.
+// flow returns true if a path reaches the end of body.
 func flow(body *ast.BlockStmt, start ast.Node, visit func(ast.Node) bool) (ends bool) {
 	seen := map[*cfg.Block]bool{}
 	var walk func(b *cfg.Block, i int)
@@ -156,7 +156,8 @@ func returnsOf(body *ast.BlockStmt) (list []*ast.ReturnStmt) {
 	return list
 }
 
-// idents returns each identifier in a part of the code that uses the object v, with its cursor.
+// idents returns the identifiers in a part of the code that refer to the object v. It also returns
+// the cursor of each identifier.
 func (u *uses) idents(v types.Object, in inspector.Cursor) iter.Seq2[inspector.Cursor, *ast.Ident] {
 	return func(yield func(inspector.Cursor, *ast.Ident) bool) {
 		for c := range in.Preorder((*ast.Ident)(nil)) {

@@ -91,10 +91,11 @@ func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 	return false
 }
 
-// isHandedOut reports whether the function fn fills a variable, and then only returns or stores it.
-// The variable is x, or the variable to which x points. If fn has a condition on the variable, the
-// result is false. If fn passes the variable to a function other than a decoder, the result is also
-// false. The parameter seen lists the variables that isHandedOut has already looked at.
+// isHandedOut reports whether the function fn decodes or copies into a variable, and otherwise only
+// returns or stores this variable. The variable is x, or the variable to which x points. If fn has
+// a condition on the variable, the result is false. If fn passes the variable to a function other
+// than a decoder, the result is also false. The parameter seen lists the variables that isHandedOut
+// has already looked at.
 func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) bool {
 	if name := types.ExprString(x); name == "io.Discard" || name == "os.Stdout" {
 		return true

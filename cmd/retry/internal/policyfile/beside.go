@@ -17,8 +17,8 @@ type scope int
 
 const (
 	nothing scope = iota // the setting limits no time
-	each                 // each attempt
-	all                  // all attempts and their waits
+	each                 // the setting limits each attempt
+	all                  // the setting limits all attempts and the waits between them
 )
 
 // A sibling is a setting next to a block.

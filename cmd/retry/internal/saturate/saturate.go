@@ -12,8 +12,8 @@ import (
 const Max = time.Duration(math.MaxInt64)
 
 // Text returns a duration as text. The longest duration stands for an overflow, so its text is "292
-// years". A duration less than a second below the longest has the same text, because it may be a
-// rounded result.
+// years". Durations within a second of the longest have the same text, because such a duration may
+// be an overflow that was rounded.
 func Text(d time.Duration) string {
 	if d > Max-time.Second {
 		return "292 years"

@@ -29,7 +29,7 @@ var filters = map[string]*filter{
 	"upper":   {0, 0, uppered},
 }
 
-// tests contains the supported tests, by name.
+// tests contains the supported tests of Jinja by name, such as the test of "x is defined".
 var tests = map[string]func(Value) bool{
 	"defined": func(v Value) bool { return !isA[*undefined](v) },
 	"none":    func(v Value) bool { return v == nil },

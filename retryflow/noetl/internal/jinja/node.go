@@ -34,7 +34,7 @@ type (
 	signNode  struct{ operand node }
 	logicNode struct {
 		left, right node
-		decides     bool // true in "or": if the left operand is true, it is the result
+		decides     bool // the truth value with which left is the result: true for "or", false for "and"
 	}
 	compareNode struct {
 		op          string
