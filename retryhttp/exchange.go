@@ -34,7 +34,7 @@ import (
 //     response of the last attempt (body_discard.go), so that its connection can be used again, and
 //     then waits. Discarding ends the context of the attempt. This does not close an HTTP/1
 //     connection whose body has been read to its end, because net/http has taken the connection
-//     back before Read returns io.EOF.
+//     back before Read returns io.EOF. The retry then begins at step 2.
 //  6. When the loop has ended, "complete" adds details to the error of the loop. "answer" returns
 //     the last response, prepared by handOver, or the error. "cleanUp" discards the last response
 //     if the caller does not get it.
@@ -55,7 +55,7 @@ type exchange struct {
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
 	checks CheckFunc     // the Check of the Transport; in fetch (resume.go), a function around it
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
-	budget *retry.Budget // the Budget for retries; nil: there is no Budget
+	budget *retry.Budget // the Budget for retries; nil: there is no Budget, and its methods do nothing
 	done   func()        // ends the use of a target's Budget; nil: budget does not belong to a target
 
 	// plain is true if Base is an http.Transport and no function of the user sees the request or the
@@ -166,7 +166,8 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.failure = x.check(err)
 	// AttemptTimeout limits Check too. If it has passed, the attempt fails, even if Check has accepted
 	// the response. If the caller's context has ended, no attempt follows, and the result of Check
-	// stands, as net/http also returns a response whose context ends right after its header.
+	// stands. net/http does the same: it returns a response even if its context ends right after the
+	// header.
 	if !inTime() && x.resp != nil && x.Err() == nil {
 		x.discard() // its body can no longer be read
 		x.failure = x.check(tooLate)
@@ -181,8 +182,8 @@ func (x *exchange) attempt(ctx context.Context) error {
 }
 
 // next makes the next attempt. Its context is a child of the context of the caller's request. If
-// the answer of the previous attempt was lost, next stores that attempt in x.lost. It does not
-// replace an attempt that got no response by an attempt that got one.
+// the answer of the previous attempt was lost, next stores that attempt in x.lost. A lost attempt
+// with a response does not replace a lost attempt without a response.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
@@ -203,16 +204,16 @@ func (x *exchange) next() *attempt {
 // check returns the error of the last attempt, or nil if the attempt succeeded. If err is nil,
 // x.resp is the response. Otherwise x.resp is nil, and err says why.
 func (x *exchange) check(err error) error {
-	// Prepare or GetBody has failed, so Base got no request. After NotAttempted, the Budgets get
-	// their retry back.
+	// Prepare or GetBody has failed, so Base got no request. NotAttempted makes the loop give the
+	// retry back to the Budgets.
 	if unsent, ok := err.(unsentError); ok {
 		return retry.NotAttempted(retry.Permanent(unsent.error))
 	}
 	req := x.last.req
 	if _, late := err.(*timeoutError); late {
 		// The context of the attempt is done. Check gets a context that is not done, so that Check
-		// does not take the timeout for the end of the caller's context. The context has the values of
-		// the attempt: attemptKey for the function Check, and no policy, as in attempt.Value.
+		// does not take the timeout for the end of the caller's context. Like the context of the attempt,
+		// it has attemptKey, by which the function Check finds the Transport, and no policy.
 		ctx := context.WithValue(x.Context, policyKey{}, nil)
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
@@ -318,9 +319,11 @@ func (x *exchange) discardAndWait(
 // nil.
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
-//   - If the last status is a 4xx, an earlier attempt whose answer was lost may be its cause. Then
-//     Before is the error of the earlier attempt. The loop has already set Before if the error of
-//     the last attempt is only a timeout.
+//   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
+//     lost. Then Before is the error of that request. Either an earlier attempt has sent the
+//     request, or net/http or a Transport below has sent it within the last attempt. The loop has
+//     already set Before if Check did not return in time, because the error of the last attempt is
+//     only a timeout then.
 //
 // OnEvent has already got the event CallFinished, without these details.
 func (x *exchange) complete(err error) error {
@@ -340,17 +343,17 @@ func (x *exchange) complete(err error) error {
 	return err
 }
 
-// answer returns the results of RoundTrip after the loop has stopped with err. It returns the last
-// response after a success, and after most failures. It returns the error instead of a response in
-// three cases:
+// answer returns the results of RoundTrip after the loop has stopped with err. After a success it
+// returns the last response. After a failure it also returns the last response, except in three
+// cases:
 //
-//   - There is no response.
+//   - There is no response, or it was discarded before a wait.
 //   - The policy is invalid. This is a mistake in the program, and a response could hide it.
 //   - The context of the caller's request is done, so the body can no longer be read.
 func (x *exchange) answer(err error) (*http.Response, error) {
 	ctx := x.Context
 	switch {
-	case x.resp == nil: // err already says why the call stopped
+	case x.resp == nil: // err is not nil, because an attempt without a response does not succeed
 	case err == nil, ctx.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid:
 		return x.handOver(err), nil
 	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
@@ -407,9 +410,9 @@ func (x *exchange) Value(key any) any {
 // String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }
 
-// isFor reports whether ctx is the context of x. If OnEvent or Wait sends another request through a
-// Transport, the context of that request's attempt also leads to x, but contains another attempt
-// than the context of x. Then isFor reports false.
+// isFor reports whether ctx is the context of x. OnEvent or Wait may send another request with the
+// context of x through a Transport. The context of an attempt of that request also leads to x, but
+// it contains another attempt than the context of x. For such a context, isFor reports false.
 func (x *exchange) isFor(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }
 
 // The function Hedged calls this method. It reports whether the answer of the last attempt came

@@ -23,7 +23,7 @@ import (
 //
 // The Transport retries all failures that the function Check retries, and also these:
 //
-//   - A 409 is retried.
+//   - A 409 is retried, and so is Groq's 498 (no capacity).
 //   - A POST is retried even if the server may have processed it.
 //   - An attempt is retried if its JSON body of up to 8 MiB breaks off.
 //   - An attempt is retried if its stream fails before the first piece of the answer. The stream
@@ -44,7 +44,8 @@ import (
 //
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
 // permanent if the request is invalid, not allowed or not paid for. An error event after the first
-// piece of the answer reaches the caller unchanged.
+// piece of the answer reaches the caller unchanged. A JSON body with a status below 400 also
+// reaches the caller unchanged, even if it contains only an error, as some bodies of OpenRouter do.
 func LLM(p retry.Policy) *Transport {
 	whole := WholeBody(checkLLM, 8<<20)
 	return &Transport{
@@ -76,7 +77,8 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	switch {
 	case e.unpaid != "":
 		e.advice.Verdict = Never
-	case resp.StatusCode == http.StatusConflict && e.advice.Verdict != Never:
+	case e.advice.Verdict == Never:
+	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull:
 		e.advice.Verdict = Again
 	}
 	return e.judged(req)
@@ -116,9 +118,9 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 // eventLLM returns the failure that the first events of a stream describe, whatever the status is.
 func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 	accept := func(*http.Request, *http.Response, error) error { return nil }
-	judge := func(_ *http.Response, _ string, data []byte) (more bool, err error) {
+	judge := func(_ *http.Response, event string, data []byte) (more bool, err error) {
 		said = failureIn(data)
-		return !said.isError && slices.Contains(openingsLLM, said.event), nil
+		return !said.isError && said.isOpening(event, data), nil
 	}
 	_ = FirstEvent(accept, judge)(req, resp, nil) // the error for a stream without an event is ignored
 	return said
@@ -166,7 +168,7 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 	case event == "error":
 		found.Type = "" // the type "error" does not say which error it is
 	default:
-		return slices.Contains(openingsLLM, found.event), nil
+		return found.isOpening(event, data), nil
 	}
 	failed := &StreamError{
 		Type: cmp.Or(found.Type, found.Status, found.code()), Message: found.Message,
@@ -230,6 +232,41 @@ func failureIn(data []byte) (found failureLLM) {
 	return found
 }
 
+// isOpening reports whether an event without an error comes before the first piece of an answer.
+// event is its name, and data is its data. An event has its type in its data, or in its name alone.
+func (f *failureLLM) isOpening(event string, data []byte) bool {
+	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data)
+}
+
+// isEmptyChunk reports whether data is a chunk of a chat completion without a piece of the answer.
+// The first chunk of OpenAI contains only a role and an empty text. The first chunk of Azure has no
+// choices.
+func isEmptyChunk(data []byte) bool {
+	var chunk struct {
+		Choices []struct {
+			Delta  map[string]json.RawMessage
+			Text   *string // of an API that is older than chat completions
+			Reason *string `json:"finish_reason"`
+		}
+		Usage *struct{} // in the last chunk, which has no choices either
+	}
+	if json.Unmarshal(data, &chunk) != nil || chunk.Choices == nil || chunk.Usage != nil {
+		return false
+	}
+	for _, choice := range chunk.Choices {
+		if choice.Text != nil || choice.Reason != nil {
+			return false
+		}
+		for key, value := range choice.Delta {
+			empty := slices.Contains([]string{`""`, "null", "[]"}, string(value))
+			if key != "role" && !empty {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // firstValue returns the JSON value at the beginning of a text, or nil if there is no JSON. A proxy
 // may write a byte order mark before the value, or more text after it.
 func firstValue(text []byte) (value json.RawMessage) {
@@ -290,6 +327,9 @@ func isRateLimit(message string) bool {
 		strings.Contains(message, "model-studio/error-code")
 }
 
+// statusFull is the status of Groq if there is no capacity for a request of the service tier flex.
+const statusFull = 498
+
 // billingDisabled is the Reason of a google.rpc.ErrorInfo for a project without billing.
 const billingDisabled = "BILLING_DISABLED"
 
@@ -319,7 +359,9 @@ var (
 		"ping", "message_start", "content_block_start", // Anthropic
 		"response.created", "response.queued", "response.in_progress", // OpenAI
 		"response.output_item.added", "response.content_part.added", // OpenAI
-		"keepalive", // OpenAI
+		"keepalive",                                                             // OpenAI
+		"interaction.created", "interaction.start", "interaction.status_update", // Gemini
+		"step.start", "content.start", // Gemini
 	}
 
 	// unpaidLLM are the codes of errors that are permanent, whatever the status is: OpenAI sends some
