@@ -69,7 +69,7 @@ type service struct {
 	work, wasted float64
 }
 
-// An edge is the state of an Edge in a run.
+// An edge is the state of an Edge in an engine.
 type edge struct {
 	policy retry.Policy
 	to     *service

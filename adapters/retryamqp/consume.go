@@ -105,7 +105,7 @@ func (w *worker) consume(
 func (w *worker) attempt(
 	ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error,
 ) error {
-	m, malformed := read(d)
+	m, malformed := messageOf(d)
 	if left := time.Until(m.due); left > 0 && malformed == nil {
 		malformed = w.wait(ctx, m, left, m.attempt-1)
 		if !errors.Is(malformed, errTooLarge) {

@@ -40,7 +40,7 @@ func FuzzMessage(f *testing.F) {
 		runs := 0
 		for moves := 0; ; moves++ {
 			require.LessOrEqual(t, moves, 1+3)
-			m, malformed := read(d)
+			m, malformed := messageOf(d)
 			if left := time.Until(m.due); left > 0 && malformed == nil {
 				require.LessOrEqual(t, left, longestDelay+24*time.Hour)
 				d = amqp.Delivery{MessageId: "7", Headers: m.publishing(m.attempt-1, nil).Headers} // the message is due now

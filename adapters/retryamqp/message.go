@@ -32,11 +32,11 @@ func (m message) job() retryjob.Job {
 	}
 }
 
-// `read` parses the headers of a delivery. A producer may have written any of these headers, so
-// `read` corrects impossible counts. If a header is malformed, `read` returns an error, and the
-// message becomes a dead letter. Even then `read` returns the message, because the dead letter is a
+// messageOf returns the message of a delivery. A producer may have written any of its headers, so
+// messageOf corrects impossible counts. If a header is malformed, it returns an error, and the
+// message becomes a dead letter. Even then messageOf returns the message, because the dead letter is a
 // copy of the message.
-func read(d amqp.Delivery) (message, error) {
+func messageOf(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error
 	get := func(name string) int64 {

@@ -63,7 +63,7 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 				fmt.Errorf("the dead letter lacks the %.100q of its message", leftOut))
 		}
 		if err := walk.Look(letter, unreadable, dead.Messages, func(due time.Time) (bool, error) {
-			m, _ := read(d) // the worker that gets the message reports a malformed header
+			m, _ := messageOf(d) // the worker that gets the message reports a malformed header
 			m.began = due
 			err := w.waitUntil(ctx, m, due)
 			if errors.Is(err, errTooLarge) {

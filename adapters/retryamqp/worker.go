@@ -136,7 +136,7 @@ func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) erro
 // again.
 func (w *worker) giveBack(ctx context.Context) error {
 	for _, d := range w.interrupted {
-		m, malformed := read(d)
+		m, malformed := messageOf(d)
 		var err error
 		if malformed == nil { // if headers are malformed, a copy would lack them
 			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
