@@ -34,8 +34,8 @@ func (m message) job() retryjob.Job {
 
 // messageOf returns the message of a delivery. A producer may have written any of its headers, so
 // messageOf corrects impossible counts. If a header is malformed, it returns an error, and the
-// message becomes a dead letter. Even then messageOf returns the message, because the dead letter is a
-// copy of the message.
+// message becomes a dead letter. Even then messageOf returns the message, because the dead letter
+// is a copy of the message.
 func messageOf(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error
