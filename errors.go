@@ -272,9 +272,9 @@ func ReasonOf(err error) Reason {
 //
 //   - If the Reason is ReasonInvalid: the *Error itself.
 //   - If the context ended the call: the context's cause ([context.Cause]). If the context's
-//     deadline was too close for a wait: context.DeadlineExceeded. This rule does not apply if
-//     [Permanent] has wrapped Err, because an operation may cancel its own context and then
-//     return "not found".
+//     deadline was too close for a wait: context.DeadlineExceeded. This rule does not apply if Err
+//     is an error of [Permanent]. Then the operation has reported a final result, such as "not
+//     found", and Unwrap returns this result even if the context has ended too.
 //   - If Err is the Error of an inner call, or wraps only such an Error: the result of Unwrap
 //     for that inner Error.
 //   - If no attempt was made: the *Error itself.

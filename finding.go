@@ -37,7 +37,7 @@ func (f Finding) WithText(text string) Finding {
 // contains the token of the name in braces.
 type name struct {
 	token  string
-	field  string // the field of a Policy; "": the name belongs to a value
+	field  string // the field of a Policy that is named; "": a value is named, not a field
 	inGo   string // what String writes for the token; "": the token itself
 	key    string // the key of the text form; "": there is no key
 	inKeys string // what InKeys writes for the token; "": the key

@@ -42,10 +42,10 @@ func (x *exchange) keepBody(err error) {
 // at most keep bytes. If reading fails, the connection cannot be used again, and nothing else
 // happens.
 //
-// The body of a plain http.Transport is read in the caller's goroutine, because a Read that hangs
-// ends when the attempt is canceled, which is discardGrace before the end of discardTime. Over
-// HTTP/1, canceling closes the connection. There are two exceptions, in which the caller waits for
-// the Read: the Close of a connection of the user's own DialContext does not end a Read, or a
+// The body of a plain http.Transport is read in the caller's goroutine. If a Read hangs, canceling
+// the attempt ends the Read. The attempt is canceled discardGrace before the end of discardTime.
+// Over HTTP/1, canceling closes the connection. There are two exceptions, in which the caller waits
+// for the Read: the Close of a connection of the user's own DialContext does not end a Read, or a
 // protocol that the user has registered for http or https returns a body that ignores its context.
 // To find out whether net/http made the body, discard would have to compare unexported names.
 //

@@ -211,8 +211,8 @@ func (x *exchange) check(err error) error {
 	}
 	req := x.last.req
 	if _, late := err.(*timeoutError); late {
-		// The context of the attempt is done. Check gets a context that is not done, so that Check
-		// does not take the timeout for the end of the caller's context. Like the context of the attempt,
+		// The context of the attempt is done. Check gets a context that is not done, so that Check does
+		// not mistake the timeout for the end of the caller's context. Like the context of the attempt,
 		// it has attemptKey, by which the function Check finds the Transport, and no policy.
 		ctx := context.WithValue(x.Context, policyKey{}, nil)
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))

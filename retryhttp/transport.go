@@ -285,7 +285,8 @@ type Transport struct {
 //   - The http.Transport has a DialContext of the user's own, and closing an HTTP/1 connection does
 //     not end a Read of it. A connection through an SSH tunnel may be like this.
 //   - The user has registered a protocol for http or https with the http.Transport (see
-//     [http.Transport.RegisterProtocol]), and its body ignores the context of its request.
+//     [http.Transport.RegisterProtocol]), and the body of a response of this protocol ignores the
+//     context of the request.
 //
 // If a method of an error of Base panics, the error is replaced by a permanent error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {

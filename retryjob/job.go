@@ -147,8 +147,8 @@ func Run(
 
 	// The deferred functions run in reverse order. The fourth function makes the decision if fn
 	// panics. The third makes the decision without callbacks if a callback panics. The second uses the
-	// delays of retry.Default if Backoff, Jitter or Source panics. The first calls settle. One
-	// deferred function for all these steps would not be enough, because a callback can call
+	// delays of retry.Default if Backoff, Jitter or Source panics. The first function calls settle.
+	// One deferred function for all these steps would not be enough, because a callback can call
 	// runtime.Goexit, which ends the function that called the callback.
 	defer func() { settle(r.outcome) }()
 	defer r.again(ctx, p, withDelaysOfDefault)

@@ -22,8 +22,8 @@ const (
 	// without events recovers if its calls work from the start.
 	Recovers Verdict = "recovers"
 
-	// Draining means that the system has not recovered when the run ends. But its queues get
-	// shorter, or its calls have worked for less than 10 seconds.
+	// Draining means that the system has not recovered when the run ends. But its queues are getting
+	// shorter, or its calls work again, but not yet for 10 seconds.
 	Draining Verdict = "not back yet"
 
 	// StaysDown means that the system has not recovered and that its queues do not get shorter.

@@ -26,7 +26,8 @@ import (
 //     Budget, and cancellations of a context. So a context that your test cancels after a second
 //     does not end a wait, because the wait takes no time.
 //   - If the operation calls [retry.Do] with another policy, the inner call waits. Apply NoWait
-//     to the other policy too. The delays of a [retry.Class] are skipped.
+//     to the other policy too.
+//   - The delays of each [retry.Class] that p's Classify returns are skipped too.
 func NoWait(p retry.Policy) retry.Policy {
 	p.Wait = skip
 	return p

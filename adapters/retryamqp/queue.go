@@ -44,9 +44,9 @@ var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.M
 func (r *Retries) work() queue { return queue{r.queue, kept} }
 func (r *Retries) dead() queue { return queue{r.queue + ".dead", kept} }
 
-// waiting returns the wait queue whose TTL is step. RabbitMQ moves each message from there to
-// the work queue when the message has waited for step. With the strategy at-least-once, a
-// message stays in the wait queue until the work queue has stored it.
+// waiting returns the wait queue whose TTL is step. RabbitMQ moves each message from there to the
+// work queue when the message has waited for the duration `step`. With the strategy at-least-once,
+// a message stays in the wait queue until the work queue has stored it.
 func (r *Retries) waiting(step time.Duration) queue {
 	return queue{fmt.Sprintf("%s.wait.%dms", r.queue, step.Milliseconds()), amqp.Table{
 		"x-queue-type":              "quorum",

@@ -239,8 +239,9 @@ func (r redriver) isThere(queue string, anew *asynq.Task, id string) (bool, erro
 
 // unlocking is a script that releases a task's lock of asynq.Unique. It returns the remaining time
 // of the lock in milliseconds. If the task has no lock, it returns 0. If another task has the lock,
-// it returns -1. The script also stores in the task when the lock would have expired. The next call
-// of Redrive needs this time if this process is killed before the copy has the lock.
+// it returns -1. The script also stores in the task when the lock would have expired. Redrive then
+// gives the lock to the copy of the task. If the process is killed before that, the next call of
+// Redrive reads the stored time.
 var unlocking = redis.NewScript(`
 local lock = redis.call("HGET", KEYS[1], "unique_key")
 if not lock or string.sub(lock, 1, #ARGV[2]) ~= ARGV[2] then return 0 end

@@ -148,7 +148,7 @@ func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 			continue
 		}
 		if c.Node().Pos() < choice.Body.Pos() {
-			continue // c is in the condition, which runs in each attempt
+			continue // c is in the condition of the if statement, and the condition runs in each attempt
 		}
 		if u.looksOutside(op, choice.Cond) {
 			return true

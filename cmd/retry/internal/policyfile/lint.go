@@ -21,7 +21,7 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 		f := retry.Finding{Code: forever, Field: "MaxAttempts", Key: "max_attempts"}
 		found = append(found, f.WithText(text))
 	}
-	if b.All > 0 { // p.Lint does not know b.All, and may have reported a call without a limit
+	if b.All > 0 { // p.Lint does not know this timeout of a call, and may have reported its absence
 		found = slices.DeleteFunc(found, func(f retry.Finding) bool {
 			return slices.Contains(ofNoBound, f.Code)
 		})

@@ -55,7 +55,7 @@ func (f *File) Find(at string) (blocks []Block) {
 		}
 	}
 	policies := slices.ContainsFunc(blocks, func(b Block) bool { return isOwn(b.node) })
-	for i, b := range blocks { // look for misspelled keys in a file that also has policies
+	for i, b := range blocks { // a key is reported as misspelled only if the file contains a policy
 		if whole := b.At == "" || isNumber(b.At); whole && !b.Known() {
 			blocks[i].misspelt = policies && b.nearKeys() > 0
 		}

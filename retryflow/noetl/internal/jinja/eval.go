@@ -94,8 +94,8 @@ func (e *evaluation) itemOf(object, index Value) (Value, bool) {
 	return nil, false
 }
 
-// position converts an index into n members, which may be negative, to a position from 0 to n-1.
-// It returns false if there is no such member.
+// position returns the position of an index in a list of n members, from 0 to n-1. A negative index
+// counts from the end. position returns false if there is no such member.
 func position(index Value, n int) (int, bool) {
 	i, ok := whole(index)
 	if i < 0 {
