@@ -297,7 +297,7 @@ func readDuration(m *strict.Mapping, key string, d *time.Duration) {
 	}
 }
 
-// readLeast is readDuration for a duration that must be 0 or at least shortest.
+// readLeast is readDuration for a duration that must be 0, or not below the parameter `shortest`.
 func readLeast(m *strict.Mapping, key string, shortest time.Duration, d *time.Duration) {
 	write := fmt.Sprintf(`a duration such as "1m", at least %v, or "0s" for never`, shortest)
 	longEnough := func(d duration) bool { return d == 0 || time.Duration(d) >= shortest }

@@ -192,7 +192,7 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	}
 	if c.p.OnEvent != nil {
 		c.tell(AttemptStarted, began)
-		began = c.now() // Took leaves out the time that OnEvent took
+		began = c.now() // so that the Took of the event does not include the time that OnEvent needs
 	}
 	c.spent, c.paid = c.paid, 0 // the retry is made, so refund must not give its tokens back
 	if !c.timedOut {

@@ -55,9 +55,9 @@ func (r *run) runFrom(ctx context.Context, at int) error {
 	return nil
 }
 
-// taskError adds the label of the task to err. It also adds the texts of the When errors that
-// were ErrNoMatch. errors.Is does not find the When errors, because they are not the reason why
-// the task failed.
+// taskError adds the label of the task to err. If the When of a rule failed with ErrNoMatch,
+// taskError also adds the text of this error. errors.Is does not find this error, because it is not
+// the reason why the task failed.
 func taskError(task Task, v verdict, err error) error {
 	err = fmt.Errorf("retryflow: task %q: %w", task.Label, err)
 	for _, fault := range v.faults {

@@ -188,8 +188,8 @@ func refused(err error) bool {
 			strings.Contains(text, "; REFUSED_STREAM;")
 }
 
-// A streamError gets the fields of an HTTP/2 stream error of net/http. The method As of such an
-// error accepts any struct with these fields.
+// A streamError is a target for errors.As. An HTTP/2 stream error of net/http copies its fields
+// into a streamError, because the method As of that error accepts any struct with these fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32

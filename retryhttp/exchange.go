@@ -40,8 +40,8 @@ import (
 //     if the caller does not get it.
 //
 // If the body of a download breaks off, a new exchange fetches the missing bytes: see fetch
-// (resume.go). This exchange has the same steps, but the loop calls a function around the method
-// attempt.
+// (resume.go). This exchange has the same steps, but its loop calls another function. This function
+// first returns the error of the broken body, and then calls the method attempt.
 //
 // Only one goroutine changes an exchange. The field hedged is an exception, because a Hedge below
 // sets it, and Base may call the Hedge in another goroutine. The exchange is also the context of

@@ -109,7 +109,7 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	if read.err != nil && a != nil && context.Cause(a) == errSlowLLM {
 		read.err = errSlowLLM
 	}
-	if !said.isError { // the body may still be JSON
+	if !said.isError { // no event describes a failure, so the body is read as JSON
 		said = failureIn(read.head)
 	}
 	return said, read.head
@@ -187,11 +187,7 @@ type failureLLM struct {
 	ErrorType     string          `json:"error_type"` // sent by Text Generation Inference
 	Status        string          // sent by Gemini
 	Code          json.RawMessage // sent by OpenAI: a text, a number or null
-	Details       []struct {
-		Type       string `json:"@type"`
-		RetryDelay string // of a google.rpc.RetryInfo
-		Reason     string // of a google.rpc.ErrorInfo
-	}
+	Details       json.RawMessage // sent by Gemini: a list; sent by Anthropic: an object
 
 	event   string // the type of the event
 	isError bool   // the body or the event describes an error
@@ -222,7 +218,7 @@ func failureIn(data []byte) (found failureLLM) {
 	case text == "" && isError(inner):
 		found = failureLLM{isError: true}
 		_ = json.Unmarshal(inner, &found)
-	case text != "" || failed: // the fields of the error are next to the text
+	case text != "" || failed: // found already has the fields that are next to the key "error"
 		found.Message, found.isError = cmp.Or(found.Message, text), true
 		if failed {
 			found.Type = ""
@@ -284,6 +280,28 @@ func (f *failureLLM) code() (code string) {
 	return code
 }
 
+// A detailLLM is a detail of an error of Gemini.
+type detailLLM struct {
+	Type       string `json:"@type"`
+	RetryDelay string // of a google.rpc.RetryInfo
+	Reason     string // of a google.rpc.ErrorInfo
+}
+
+// details returns the first details of an error of Gemini.
+func (f *failureLLM) details() (list []detailLLM) {
+	_ = json.Unmarshal(f.Details, &list) // the object of Anthropic leaves list empty
+	return list[:min(len(list), headerElements)]
+}
+
+// detailCode returns the code in the details of an error of Anthropic.
+func (f *failureLLM) detailCode() string {
+	var details struct {
+		Code string `json:"error_code"`
+	}
+	_ = json.Unmarshal(f.Details, &details) // the list of Gemini leaves Code empty
+	return details.Code
+}
+
 // isFinal reports whether the error of a stream is permanent. Some servers begin a stream with the
 // status 200 before they check the request. Then the Code is the status that the response would
 // have had.
@@ -293,10 +311,10 @@ func (f *failureLLM) isFinal() bool {
 		status >= 400 && status <= 499 && status != http.StatusConflict && !passes(status)
 }
 
-// nameIn returns the first of the Type, the ErrorType, the Status and the Code that is in names, or
-// "".
+// nameIn returns the first of the codes, the types and the Status that is in names, or "". A code
+// is more exact than a type, so it comes first.
 func (f *failureLLM) nameIn(names []string) string {
-	for _, name := range []string{f.Type, f.ErrorType, f.Status, f.code()} {
+	for _, name := range []string{f.detailCode(), f.code(), f.Type, f.ErrorType, f.Status} {
 		if slices.Contains(names, name) {
 			return name
 		}
@@ -307,7 +325,7 @@ func (f *failureLLM) nameIn(names []string) string {
 // unpaid returns the code that says that the account cannot pay. It returns "" if there is no such
 // code.
 func (f *failureLLM) unpaid() string {
-	for _, detail := range f.Details[:min(len(f.Details), headerElements)] {
+	for _, detail := range f.details() {
 		isInfo := strings.HasSuffix(detail.Type, "google.rpc.ErrorInfo")
 		if isInfo && detail.Reason == billingDisabled {
 			return billingDisabled
@@ -337,7 +355,7 @@ const billingDisabled = "BILLING_DISABLED"
 // RetryInfo, and 1ns if the RetryInfo has a wait of 0. In JSON, a Duration of protobuf is a text
 // such as "1.5s".
 func (f *failureLLM) wait() (longest time.Duration) {
-	for _, detail := range f.Details[:min(len(f.Details), headerElements)] {
+	for _, detail := range f.details() {
 		seconds, ok := strings.CutSuffix(cut(detail.RetryDelay), "s")
 		ok = ok && strings.HasSuffix(detail.Type, "google.rpc.RetryInfo")
 		if wait, valid := decimal(seconds, time.Second); ok && valid {
@@ -367,8 +385,11 @@ var (
 	// unpaidLLM are the codes of errors that are permanent, whatever the status is: OpenAI sends some
 	// of them with a 429.
 	unpaidLLM = []string{
-		"billing_error",                                                          // Anthropic
+		"billing_error", "enforced_spend_limit_reached", // Anthropic
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
+		"credit_balance_exhausted", "organization_spend_limit_exceeded", // OpenAI
+		"project_spend_limit_exceeded", "organization_usage_limit_exceeded", // OpenAI
+		"payment_required",                          // Gemini
 		"exceeded_current_quota_error",              // Moonshot, with a 429
 		"1113",                                      // Zhipu and Z.ai, with a 429
 		"insufficient_balance_error",                // MiniMax, with a 429
@@ -387,7 +408,10 @@ var (
 		"image_content_policy_violation", "image_file_too_large", "empty_image_file", // OpenAI
 		"unsupported_image_media_type", "image_file_not_found", // OpenAI
 		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", // Gemini
-		"PERMISSION_DENIED", "NOT_FOUND", // Gemini
+		"PERMISSION_DENIED", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED", "ALREADY_EXISTS", // Gemini
+		"invalid_request", "failed_precondition", "out_of_range", "parameter_unknown", // Gemini
+		"authentication", "permission_denied", "not_found", "model_not_found", // Gemini
+		"already_exists", "unimplemented", // Gemini
 		"validation", "template_error", "tool_error", // Text Generation Inference
 	}
 )

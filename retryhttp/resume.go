@@ -32,9 +32,10 @@ func (e *BrokenError) Error() string {
 // Unwrap returns Err.
 func (e *BrokenError) Unwrap() error { return e.Err }
 
-// ErrChanged is wrapped in a [BrokenError] if the server does not confirm that its body is still
-// the same. Instead of the missing bytes, it sends the whole body, or bytes with another ETag or
-// without an ETag. After ErrChanged, start the download from its beginning.
+// ErrChanged is wrapped in a [BrokenError] if a download breaks off, and the server does not
+// confirm that the body is still the same. Then the server has sent the whole body instead of the
+// missing bytes, or bytes with another ETag or without an ETag. After ErrChanged, start the
+// download from its beginning.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
 // whyNot returns why Transport.Resume does not apply to the response that the caller gets. It

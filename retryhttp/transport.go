@@ -111,12 +111,12 @@ import (
 // and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
 // connection breaks. Before reports such a repeat too.
 //
-// If Before is nil, no earlier attempt of this call has caused the 4xx. There is one exception: a
-// proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this package, may
-// have sent the request twice, and the Transport cannot know it. If a Transport below has made
-// several attempts and got no answer, Before reports its error, even if none of these attempts had
-// a connection. Before is also nil for a GET that net/http has repeated, because a GET changes no
-// state. If Check accepts the 4xx, there is no *retry.Error, and so no Before.
+// If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There is
+// one exception: a proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
+// this package, may have sent the request twice, and the Transport cannot know it. If a Transport
+// below has made several attempts and got no answer, Before reports its error, even if none of
+// these attempts had a connection. Before is also nil for a GET that net/http has repeated, because
+// a GET changes no state. If Check accepts the 4xx, there is no *retry.Error, and so no Before.
 type Transport struct {
 	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
 

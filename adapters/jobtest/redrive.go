@@ -32,9 +32,9 @@ const forgedLetters = 12
 // letters.
 func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }
 
-// Redrive tests the Redrive of the adapter. It prepares 50 dead letters for each kill, and runs
-// a worker for the jobs that are moved back. Redrive starts `kills` processes, two at a time.
-// Each process moves dead letters back until it is killed at a random moment. At the end, two
+// Redrive tests the Redrive of the adapter. The test starts `kills` processes, two at a time, and
+// prepares 50 dead letters for each of them. Each process moves dead letters back until it is
+// killed at a random moment. A worker runs the jobs that were moved back. At the end, two
 // concurrent calls move the rest. Only nine of ten dead letters are to be moved. Redrive checks
 // that
 //

@@ -11,7 +11,8 @@ import (
 	"github.com/goretry/retry/adapters/retryrpc"
 )
 
-// cancelKey is the key of the stack value that cancels the context of a request.
+// cancelKey is a key for middleware.WithStackValue. The value is the function that cancels the
+// context of a request.
 type cancelKey struct{}
 
 // sending returns the context for a request. Until end is called, this context ends with the

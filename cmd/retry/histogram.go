@@ -44,7 +44,7 @@ var widths = []struct {
 	{86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
 }
 
-// add adds numbers of retries and of calls that gave up to the bar that contains a time. If
+// add counts retries, and calls that gave up, in the bar that contains the time `at`. If
 // there are too many bars afterwards, add makes them wider. If the time is zero, add does nothing.
 func (h *histogram) add(at time.Time, gaveUp, retries int) {
 	if at.IsZero() || gaveUp+retries == 0 {

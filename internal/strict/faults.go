@@ -26,7 +26,7 @@ const (
 // A Finding is one fault.
 type Finding struct {
 	Code string
-	Key  string // the key after the keys around it, as in "backoff.base"; "" for the whole value
+	Key  string // the path of the key, as in "backoff.base"; "": the fault concerns the whole value
 	Text string // a text that starts with the key or quotes the key
 }
 

@@ -35,7 +35,8 @@ type form struct {
 	delays   retry.Schedule // the delays, in place of base, factor and cap; nil if they are not listed
 }
 
-// longestList is the largest number of delays that a policy gets as a list.
+// longestList is the largest number of delays that the method policy computes for a Schedule. If
+// there are more delays, the policy gets an Exponential.
 const longestList = 100
 
 // policy returns a policy that makes the same decisions as the other system. If no policy can do

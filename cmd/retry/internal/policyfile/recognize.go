@@ -16,7 +16,10 @@ type shape struct {
 	group  string // the API group of the resource; "" if the document may be any document
 	kinds  string // the kinds of the resource, separated by blanks
 	path   string // the path from the document: * is any key, and ** is any number of keys
-	has    string // required keys next to the settings: "a|b c=d e!=0" is a or b, c=d, and e not 0
+
+	// has are conditions on the keys next to the settings. For example, "a|b c=d e!=0" requires the
+	// key a or b, the key c with the value d, and the key e with a value other than 0.
+	has string
 }
 
 // These constants are parts of several shapes.
