@@ -18,15 +18,6 @@ const (
 	discardGrace = 10 * time.Millisecond
 )
 
-// discard discards the response of the last attempt, if there is one.
-func (x *exchange) discard() {
-	if resp := x.resp; resp != nil {
-		x.resp = nil
-		forgetBody(x.failure, resp.Request, x.last.given)
-		x.last.discard(resp, 0)
-	}
-}
-
 // keepBody discards the last response if err contains a StatusError, because the caller does not
 // get the response. Before that, keepBody copies the beginning of the body into the StatusError, as
 // Result does. Without a StatusError, keepBody does nothing.

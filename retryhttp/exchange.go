@@ -31,7 +31,7 @@ import (
 //     which says whether the request may be sent again. Then the loop decides according to the
 //     policy. A retry takes 1 from the Budget.
 //  5. Before each retry the loop calls discardAndWait, even if the delay is 0. It discards the
-//     response of the last attempt (body_discard.go), so that its connection can be used again, and
+//     response of the last attempt, so that its connection can be used again (body_discard.go), and
 //     then waits. Discarding ends the context of the attempt. This does not close an HTTP/1
 //     connection whose body has been read to its end, because net/http has taken the connection
 //     back before Read returns io.EOF. The retry then begins at step 2.
@@ -313,6 +313,15 @@ func (x *exchange) discardAndWait(
 		waits = wait.For
 	}
 	return waits(ctx, left)
+}
+
+// discard discards the response of the last attempt, if there is one.
+func (x *exchange) discard() {
+	if resp := x.resp; resp != nil {
+		x.resp = nil
+		forgetBody(x.failure, resp.Request, x.last.given)
+		x.last.discard(resp, 0)
+	}
 }
 
 // complete adds details to the error of the loop, and returns this error. After a success err is

@@ -43,7 +43,9 @@ import (
 // a timeout. Its status and its Retry-After are then ignored.
 //
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
-// permanent if the request is invalid, not allowed or not paid for. An error event after the first
+// permanent if the request is invalid, not allowed or not paid for. LLM knows the codes that
+// Anthropic, OpenAI, Gemini and some other vendors documented in November 2026. An error with
+// another code is judged by its status, or in a stream retried. An error event after the first
 // piece of the answer reaches the caller unchanged. A JSON body with a status below 400 also
 // reaches the caller unchanged, even if it contains only an error, as some bodies of OpenRouter do.
 func LLM(p retry.Policy) *Transport {

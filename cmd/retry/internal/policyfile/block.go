@@ -51,38 +51,6 @@ func (b *Block) Excerpt(text string, n int) (before, block, after string) {
 	return part(first-n, first), part(first, end), part(end, end+n)
 }
 
-// line returns the line of a key in b, such as backoff.delays[1]. If b does not have the key, ok is
-// false, and line returns the line of the node that should contain the key.
-func (b *Block) line(path string) (line int, ok bool) {
-	node, line := b.node, b.Line
-	separates := func(r rune) bool { return strings.ContainsRune(".[]", r) }
-	for _, key := range strings.FieldsFunc(path, separates) {
-		e, ok := firstEntry(node, func(e entry) bool {
-			return e.key == key || snake(e.key) == snake(key)
-		})
-		if !ok {
-			e, ok = firstEntry(node, func(e entry) bool { return strings.EqualFold(e.key, key) })
-		}
-		if !ok {
-			return line, false
-		}
-		node, line = resolved(e.value), e.line
-	}
-	return line, true
-}
-
-// Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect
-// of the library, or in the place where a document of another system has its settings.
-func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
-
-func isKnown(b Block) bool { return b.Known() }
-
-// hasMark reports whether b has a key that is typical of a dialect. Such a block may still be
-// something other than a policy.
-func (b *Block) hasMark() bool {
-	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
-}
-
 // Read reads the policy in b, and returns it with the name of its dialect. The parameter from is
 // the name of the dialect. If from is "", Read uses the first of these dialects:
 //
@@ -228,24 +196,6 @@ func (b *Block) inner() (paths [][]string) {
 // path returns the path from the document to a node inside b. keys is the path from b to this node.
 func (b *Block) path(keys []string) string {
 	return strings.TrimPrefix(b.At+"."+strings.Join(keys, "."), ".")
-}
-
-// writtenAsNative reports whether b is written in the native form, even if b has faults. All keys
-// of such a block are native keys, and its backoff is not a scalar.
-func (b *Block) writtenAsNative() bool {
-	return b.unknown(dialects[0]) == 0 && !anyEntry(b.node, func(e entry) bool {
-		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
-	})
-}
-
-// unknown returns how many keys of b are not keys of a dialect.
-func (b *Block) unknown(d dialect) (n int) {
-	for e := range eachEntry(b.node) {
-		if !d.accepts(d.keys, e.key) {
-			n++
-		}
-	}
-	return n
 }
 
 // note adds a note about a setting that a policy cannot express.

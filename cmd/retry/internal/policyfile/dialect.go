@@ -76,26 +76,6 @@ func readDialect[T any, P interface {
 	return block.Policy()
 }
 
-// shows reports whether a mapping has a key that is typical of the dialect. In a dialect of the
-// library, each key is typical. shows returns false if the mapping has more keys than a policy can
-// have.
-func (d *dialect) shows(node *yaml.Node) bool {
-	if len(node.Content) > 2*mostKeys {
-		return false
-	}
-	marks := d.keys
-	if d.format != nil {
-		marks = d.format.marks
-	}
-	return anyEntry(node, func(e entry) bool {
-		if d.name == "argo" { // other systems have the same keys
-			return e.key == "retryPolicy" && resolved(e.value).Kind == yaml.ScalarNode ||
-				e.key == "backoff" && hasKey(e.value, "duration")
-		}
-		return d.accepts(marks, e.key)
-	})
-}
-
 // accepts reports whether key is in keys, in any spelling that the dialect accepts.
 func (d *dialect) accepts(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {

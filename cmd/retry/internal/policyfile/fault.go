@@ -124,3 +124,23 @@ func (b *Block) lineOf(key string) int {
 	}
 	return b.Line
 }
+
+// line returns the line of a key in b, such as backoff.delays[1]. If b does not have the key, ok is
+// false, and line returns the line of the node that should contain the key.
+func (b *Block) line(path string) (line int, ok bool) {
+	node, line := b.node, b.Line
+	separates := func(r rune) bool { return strings.ContainsRune(".[]", r) }
+	for _, key := range strings.FieldsFunc(path, separates) {
+		e, ok := firstEntry(node, func(e entry) bool {
+			return e.key == key || snake(e.key) == snake(key)
+		})
+		if !ok {
+			e, ok = firstEntry(node, func(e entry) bool { return strings.EqualFold(e.key, key) })
+		}
+		if !ok {
+			return line, false
+		}
+		node, line = resolved(e.value), e.line
+	}
+	return line, true
+}

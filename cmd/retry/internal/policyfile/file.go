@@ -80,10 +80,6 @@ func (f *File) Document() (Block, *Fault) {
 	return Block{File: f.Name, Line: document.Line, node: document}, nil
 }
 
-// MayHold reports whether a text that does not parse was probably meant to contain a policy. Such a
-// text has a key of a policy and is not a template.
-func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
-
 var (
 	ownKey   = regexp.MustCompile(`(?m)(^|")(retry|work_config|max_attempts|max_retries)"?[ \t]*:`)
 	template = regexp.MustCompile(`\{\{|\{%|<%`)

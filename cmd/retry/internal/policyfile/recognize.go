@@ -284,3 +284,57 @@ func isBackoff(node *yaml.Node) bool {
 	curves := []string{"fixed", "linear", "exponential", "fibonacci", "schedule"}
 	return slices.Contains(curves, text(kind.value)) && in.hasKeys("base|delays", exactly)
 }
+
+// unknown returns how many keys of b are not keys of a dialect.
+func (b *Block) unknown(d dialect) (n int) {
+	for e := range eachEntry(b.node) {
+		if !d.accepts(d.keys, e.key) {
+			n++
+		}
+	}
+	return n
+}
+
+// hasMark reports whether b has a key that is typical of a dialect. Such a block may still be
+// something other than a policy.
+func (b *Block) hasMark() bool {
+	return slices.ContainsFunc(dialects, func(d dialect) bool { return d.shows(b.node) })
+}
+
+// Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect
+// of the library, or in the place where a document of another system has its settings.
+func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
+
+func isKnown(b Block) bool { return b.Known() }
+
+// writtenAsNative reports whether b is written in the native form, even if b has faults. All keys
+// of such a block are native keys, and its backoff is not a scalar.
+func (b *Block) writtenAsNative() bool {
+	return b.unknown(dialects[0]) == 0 && !anyEntry(b.node, func(e entry) bool {
+		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode
+	})
+}
+
+// MayHold reports whether a text that does not parse was probably meant to contain a policy. Such a
+// text has a key of a policy and is not a template.
+func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
+
+// shows reports whether a mapping has a key that is typical of the dialect. In a dialect of the
+// library, each key is typical. shows returns false if the mapping has more keys than a policy can
+// have.
+func (d *dialect) shows(node *yaml.Node) bool {
+	if len(node.Content) > 2*mostKeys {
+		return false
+	}
+	marks := d.keys
+	if d.format != nil {
+		marks = d.format.marks
+	}
+	return anyEntry(node, func(e entry) bool {
+		if d.name == "argo" { // other systems have the same keys
+			return e.key == "retryPolicy" && resolved(e.value).Kind == yaml.ScalarNode ||
+				e.key == "backoff" && hasKey(e.value, "duration")
+		}
+		return d.accepts(marks, e.key)
+	})
+}
