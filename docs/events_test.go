@@ -186,6 +186,8 @@ func TestRecipeAnswerThatGoesOn(t *testing.T) {
 		urls   []string
 	}{
 		{"nothing breaks", []string{created + delta(1) + delta(2) + delta(3) + completed}, 5, []string{"/v1/responses"}},
+		{"the stream breaks before the first piece", []string{created, delta(1) + completed}, 3,
+			[]string{"/v1/responses", "/v1/responses/resp_1?stream=true&starting_after=0"}},
 		{"the stream breaks twice", []string{created + delta(1), delta(2), delta(3) + completed}, 5,
 			[]string{"/v1/responses", "/v1/responses/resp_1?stream=true&starting_after=1", "/v1/responses/resp_1?stream=true&starting_after=2"}},
 	} {
@@ -199,7 +201,7 @@ func TestRecipeAnswerThatGoesOn(t *testing.T) {
 
 			var id string
 			answer := &sse.Stream{
-				Client: &http.Client{Transport: retryhttp.LLM(retry.Policy{})}, // the Policy of the Stream applies
+				Client: &http.Client{Transport: &retryhttp.Transport{Advise: retryhttp.VendorAdvice}},
 				Policy: policy,
 				Last: func(e sse.Event) bool {
 					id = cmp.Or(id, pieceOf(e).Response.ID)

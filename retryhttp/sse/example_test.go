@@ -70,7 +70,7 @@ func ExampleStream_resume() {
 		return
 	}
 	stream := &sse.Stream{
-		Client: &http.Client{Transport: retryhttp.LLM(retry.Policy{})},
+		Client: &http.Client{Transport: &retryhttp.Transport{Advise: retryhttp.VendorAdvice}},
 		Policy: retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond)},
 		Last:   func(e sse.Event) bool { return string(e.Data) == "[DONE]" },
 		Resume: func(ctx context.Context, last sse.Event) (*http.Request, error) {
