@@ -40,7 +40,7 @@ type name struct {
 	field  string // the field of a Policy that is named; "": a value is named, not a field
 	inGo   string // what String writes for the token; "": the token itself
 	key    string // the key of the text form; "": there is no key
-	inKeys string // what InKeys writes for the token; "": the key
+	inKeys string // what InKeys writes for the token; "": InKeys writes the field key
 }
 
 // allNames lists the names of all settings and values. The keys are in the order of the text

@@ -323,7 +323,7 @@ func (c *call) pay() bool {
 	}
 }
 
-// refund gives the tokens of a retry that was not made back to the Budgets.
+// refund gives tokens back to the Budgets: the tokens of a retry that was not made.
 func (c *call) refund() {
 	c.payers.refund(c.payer, c.paid)
 	c.paid = 0

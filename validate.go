@@ -32,8 +32,8 @@ type PolicyError struct {
 	also   error         // an error that would have stopped the call anyway, or nil
 }
 
-// Findings returns the faults, at most 20. If the text form has no key for a field, the Finding
-// has no Key. If a decoded value is not a mapping, Findings returns one Finding without a Key.
+// Findings returns the faults, at most 20. If the text form has no key for a field, the Finding has
+// no Key. If the decoded JSON or YAML is not a mapping, Findings returns one Finding without a Key.
 func (e *PolicyError) Findings() (found []Finding) {
 	if e.text == nil {
 		return slices.Clone(e.faults.named())

@@ -143,7 +143,8 @@ func (e endpoints) transport() (*http.Transport, error) {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}, nil
 }
 
-// client returns the sender of a client with this RoundTripper.
+// client returns a sender that sends requests to url, through an http.Client with this
+// RoundTripper.
 func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (sender, error) {
 	client := &http.Client{Transport: rt}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -166,7 +167,9 @@ func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (sen
 
 // measure prints the row of a wire.
 func (w wire) measure(clients []sender, rounds int) error {
-	const warm = 100 * requests             // requests that open connections and count allocations
+	// warm requests are sent before the first round. They open connections, and their allocations are
+	// counted.
+	const warm = 100 * requests
 	cpu := make([][]float64, len(clients))  // microseconds of each client in each round
 	over := make([][]float64, len(clients)) // cpu minus the time of the handwritten loop
 	cells := make([]string, len(clients))

@@ -108,7 +108,7 @@ import (
 //	                                    // is retry.ReasonPermanent, or retry.ReasonRejected
 //	                                    // if Retryable found a PermanentError
 //
-// This is the function onRetry of the table. It returns an OnEvent that calls a Notify of v4:
+// The function onRetry of the table above returns an OnEvent that calls a Notify of v4:
 //
 //	func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
 //		return func(_ context.Context, e retry.Event) {

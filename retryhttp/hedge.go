@@ -145,7 +145,8 @@ func hedgeable(req *http.Request) bool {
 
 // sentOnce reports whether a request belongs to an attempt that must not be sent twice. It does not
 // compare URLs, because a RoundTripper in between may have changed the URL. A request that Prepare
-// sends does not belong to the attempt, because the destination is stored only after Prepare.
+// sends does not belong to the attempt: the destination of the attempt is stored only after Prepare
+// has returned, so sentOnce returns false for such a request.
 func sentOnce(req *http.Request) bool {
 	a := attemptIn(req.Context())
 	return a != nil && a.to.known.Load() && (a.x.needsProof || a.max() == 1)
@@ -170,7 +171,7 @@ type race struct {
 type leg struct {
 	r      *race
 	second bool
-	ctx    context.Context // the context of req; for the winner it ends with the body
+	ctx    context.Context // the context of req; the winner's ctx ends with the body of its response
 	cancel context.CancelCauseFunc
 	req    *http.Request
 

@@ -100,8 +100,9 @@ func (e *StatusError) Error() string {
 
 // keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
 // It also does nothing if e is the error of another response, such as the response of a token
-// server. text is the beginning of the body of a response. requests are all values that the field
-// Request of this response has had, because a Check may set another value.
+// server. The parameter text is the beginning of the body of a response. The parameter requests
+// contains every value that the field Request of this response has had. There can be several
+// values, because a Check may replace the Request.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 	// The requests are compared first. If e is the error of a response to another call, that call may
 	// be writing hasBody at the same time.

@@ -353,7 +353,7 @@ func (w *worker) move(
 ) error {
 	w.copies.mu.Lock()
 	defer w.copies.mu.Unlock()
-	if w.channel.IsClosed() || w.in.isCut() { // the original could not be acknowledged
+	if w.channel.IsClosed() || w.in.isCut() { // the message could no longer be acknowledged
 		return fmt.Errorf("queue %s: %w", to.name, amqp.ErrClosed)
 	}
 	if err := w.publish(ctx, to, m.publishing(attempts, headers)); err != nil {

@@ -22,8 +22,8 @@ const kept = time.Hour
 // Redrive runs the dead letters of a queue again. Each task gets all its attempts again, and
 // runs at the first full second after its time in o.Window. Redrive skips
 //
-//   - tasks that an operator has archived, unless the operator did so in the second in which the
-//     last attempt failed;
+//   - tasks that an operator has archived, unless this was within the same second as the failure of
+//     the last attempt;
 //   - tasks whose new ID is the ID of another task;
 //   - tasks whose lock of asynq.Unique another task has.
 //

@@ -90,8 +90,9 @@ func New(policy retry.Policy, deadSubject string) (*Retries, error) {
 		return nil, errors.New("retrynats: no subject for dead letters: write the subject of a stream")
 	}
 	if !isOneSubject(deadSubject) {
-		return nil, fmt.Errorf("retrynats: dead letters go to %q, which is not one subject: "+
-			"write tokens that are not empty, without spaces and wildcards", deadSubject)
+		const text = "retrynats: dead letters go to %q, which is not the subject of a message: " +
+			"write a subject without wildcards, spaces and empty tokens"
+		return nil, fmt.Errorf(text, deadSubject)
 	}
 	return &Retries{policies: policies, dead: deadSubject}, nil
 }

@@ -32,7 +32,7 @@ func TestNewRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, "no subject for dead letters")
 	for _, dead := range []string{"dead.*", "dead.>", "*", ">", "dead..a", ".dead", "dead.", "dead a", "dead\r\nPUB"} {
 		_, err = retrynats.New(quick, dead)
-		assert.ErrorContains(t, err, fmt.Sprintf("retrynats: dead letters go to %q, which is not one subject", dead))
+		assert.ErrorContains(t, err, fmt.Sprintf("retrynats: dead letters go to %q, which is not the subject of a message", dead))
 	}
 	retries, err := retrynats.New(quick, "dead")
 	require.NoError(t, err)

@@ -61,8 +61,8 @@ func (g *group) limits() string {
 // mostGroups groups, and one more group for all other keys.
 type groups map[[3]string]*group
 
-// get returns the group of a key. If there are too many groups, get returns the group for all other
-// keys, whose key is the parameter other.
+// get returns the group of a key. If there are too many groups, a new key gets the group of the key
+// `other`.
 func (g groups) get(key, other [3]string) *group {
 	if g[key] == nil && len(g) >= mostGroups {
 		key = other

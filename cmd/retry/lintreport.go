@@ -60,7 +60,8 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	}
 	noted = len(r.Faults) - noted
 	if len(known) == 0 && noted == 0 && !f.walked {
-		known = unknown[:min(1, len(unknown))] // the user named this file, so it should have a policy
+		// The user named this file, so its first unknown block is linted as if it were a policy.
+		known = unknown[:min(1, len(unknown))]
 	}
 	for _, block := range known {
 		if from.from == "" && block.IsSystem() {

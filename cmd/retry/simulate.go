@@ -174,8 +174,8 @@ func simulateAll(all []explore.Simulation) (err error) {
 }
 
 // during calls f. If this takes longer than two seconds and standard error is a terminal, during
-// shows what f is doing and for how long. At first it shows the text task. To show another text, f
-// calls say.
+// shows what f is doing and for how long. At first it shows the parameter `task`. To show
+// another text, f calls say.
 func (s *streams) during(task string, f func(say func(string))) {
 	var now atomic.Value
 	now.Store(task)

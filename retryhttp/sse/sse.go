@@ -56,8 +56,8 @@ type Stream struct {
 	// An attempt makes progress if it gets an event or a new ID, or if its connection lasts for
 	// HealthyAfter (0 means 10s). After progress, the attempts are counted from 1 again. The first
 	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. If
-	// an event or an ID was the progress, this reconnection may wait less than 10ms. For OnEvent, this
-	// wait is a call of its own, and retryhttp.RequestOf returns nil for this call. AttemptTimeout
+	// an event or an ID was the progress, this reconnection may wait less than 10ms. OnEvent gets
+	// this wait as a separate call, for which retryhttp.RequestOf returns nil. AttemptTimeout
 	// limits the time until the headers of the response have arrived.
 	Policy retry.Policy
 

@@ -117,7 +117,7 @@ type named struct {
 func (n named) Connect(context.Context) (driver.Conn, error) { return n.driver.Open(n.name) }
 func (n named) Driver() driver.Driver                        { return n.driver }
 
-// Left returns how many faults of the script were not used yet.
+// Left returns how many faults of the script have not been used yet.
 func (c *Connector) Left() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

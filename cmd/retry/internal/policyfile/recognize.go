@@ -253,9 +253,9 @@ var unread = map[string]string{
 		"Boot 4, does not",
 }
 
-// isOwn reports whether a mapping is in the native form or in a dialect of the library. In such a
-// mapping, all keys are keys of the same form, and keys of the native form may be misspelled. A
-// mapping with a backoff of the native form also counts.
+// isOwn reports whether a mapping is in the native form or in a dialect of the library. All keys of
+// such a mapping belong to one form. A key that looks like a misspelled key of the native form is
+// accepted too. A mapping with a backoff of the native form also counts.
 func isOwn(node *yaml.Node) bool {
 	if node.Kind != yaml.MappingNode || len(node.Content) > 2*mostKeys {
 		return false

@@ -41,8 +41,8 @@ const mostPaired = 6
 //
 // Find returns the changes that help. A change helps if the verdict becomes better, or if at least
 // a tenth fewer calls are lost. Find also returns each pair of these changes that helps more than
-// either change alone. In help, the change that loses the fewest calls comes first. The changes
-// that do not help are in useless.
+// either change alone. The result help begins with the change that loses the fewest calls. The
+// result useless contains the changes that do not help.
 //
 // Find calls progress before each change: done is the number of changes that it has tried, and
 // total is the number of all changes.

@@ -44,7 +44,7 @@ func (e *UndefinedError) Error() string {
 	return e.name + ` is undefined: ask "is defined" first, or add "| default(…)"`
 }
 
-// kind describes v in an error.
+// kind returns a description of v for the text of an error.
 func kind(v Value) string {
 	switch v := v.(type) {
 	case nil:

@@ -18,8 +18,8 @@ type (
 	list []Value
 	dict map[string]Value
 
-	// A goList contains a slice of the program, and a goMap contains a map of the program. A member
-	// is converted when an expression reads it.
+	// A goList contains a Go slice that the program passed in, and a goMap contains such a map. A
+	// member is converted when an expression reads it.
 	goList struct{ v reflect.Value }
 	goMap  struct{ v reflect.Value }
 
