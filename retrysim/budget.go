@@ -72,7 +72,7 @@ type account struct {
 	spent         int64 // Size minus the retries that are left, in billionths; negative for a surplus
 	first         int64 // when the budget was first used
 	ticks, decays int64 // how many refills and decays have been applied
-	peak          int64 // the largest recent surplus of retries, in billionths; decays as a surplus does
+	peak          int64 // the largest recent surplus, in billionths of a retry; decays like a surplus
 	fullAt        int64 // when a retry last found 90 % of Size and peak together, or more
 	emptyAt       int64 // when a retry last found the budget empty
 }
