@@ -62,7 +62,7 @@ func TestRecipeFeed(t *testing.T) {
 				}
 				show(event.Name, event.Data)
 			}
-			return nil // the server answered 204
+			return nil // the server answered 204, or ended the stream before its first ID
 		}()
 		require.NoError(t, err)
 		assert.Equal(t, []string{"a", "b"}, shown)

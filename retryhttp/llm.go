@@ -391,9 +391,9 @@ var (
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
 		"credit_balance_exhausted", "organization_spend_limit_exceeded", // OpenAI
 		"project_spend_limit_exceeded", "organization_usage_limit_exceeded", // OpenAI
-		"payment_required",                          // Gemini
-		"exceeded_current_quota_error",              // Moonshot, with a 429
-		"1113",                                      // Zhipu and Z.ai, with a 429
+		"payment_required",             // Gemini
+		"exceeded_current_quota_error", // Moonshot, with a 429
+		"1113", "1309",                 // Zhipu and Z.ai, with a 429
 		"insufficient_balance_error",                // MiniMax, with a 429
 		"PrepaidBillOverdue", "PostpaidBillOverdue", // Alibaba, with a 429
 		"budget_exceeded", // the proxy LiteLLM, with a 429
@@ -409,6 +409,8 @@ var (
 		"invalid_image_mode", "image_too_large", "image_too_small", "image_parse_error", // OpenAI
 		"image_content_policy_violation", "image_file_too_large", "empty_image_file", // OpenAI
 		"unsupported_image_media_type", "image_file_not_found", // OpenAI
+		"cyber_policy", "usage_not_included", "misalignment_policy_violation", // OpenAI
+		"invalid_parameter_error",                                    // Alibaba
 		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", // Gemini
 		"PERMISSION_DENIED", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED", "ALREADY_EXISTS", // Gemini
 		"invalid_request", "failed_precondition", "out_of_range", "parameter_unknown", // Gemini

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // A StatusError is the error of an attempt if Check does not accept the status of its response.
@@ -92,7 +93,7 @@ func (e *StatusError) judged(req *http.Request) error {
 func (e *StatusError) Error() string {
 	text := "retryhttp: "
 	if e.method != "" {
-		text += e.method + " " + e.url.String() + ": "
+		text += e.method + " " + printable.URL(&e.url) + ": "
 	}
 	status := fmt.Sprintf("%d %s", e.StatusCode, http.StatusText(e.StatusCode))
 	return text + strings.TrimSpace(status) + unpaidText(e.unpaid)

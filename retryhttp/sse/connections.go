@@ -9,13 +9,13 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventstream"
+	"github.com/goretry/retry/internal/printable"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -83,9 +83,7 @@ func (c *connections) run(yield func(Event, error) bool) error {
 			if resp.StatusCode == http.StatusNoContent {
 				return nil
 			}
-			// The user and the query may be secret.
-			u := url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Path: req.URL.Path}
-			return fmt.Errorf("sse: %s: %s", &u, why)
+			return fmt.Errorf("sse: %s: %s", printable.URL(req.URL), why)
 		}
 		if c.read(resp.Body, yield) {
 			return nil

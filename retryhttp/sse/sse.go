@@ -69,7 +69,8 @@ type Stream struct {
 
 	// Last reports whether an event is the last event of the stream. If a connection ends before Last
 	// has returned true, this counts as a break. If Last is nil, a stream that can be continued ends
-	// with a 204, and any other stream ends with its connection.
+	// with a 204. Any other stream, such as a stream that has not had an ID, ends when its connection
+	// ends without an error.
 	Last func(Event) bool
 
 	// If Lossy is true, a GET whose events have no ID is sent again, after a break and after a regular
