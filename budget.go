@@ -72,8 +72,8 @@ type Budget struct {
 	// 0.
 	Grace time.Duration
 
-	// Borrowed says that another process lent these retries. retryhttp.BorrowBudget sets it. If a
-	// borrowed Budget is empty, the call stops with ReasonBorrowed instead of ReasonBudget.
+	// Borrowed says that another process lent the retries of this Budget. retryhttp.BorrowBudget sets
+	// it. If a borrowed Budget is empty, the call stops with ReasonBorrowed instead of ReasonBudget.
 	Borrowed bool
 
 	spent  atomic.Int64              // Size minus the retries left, in billionths; negative: a surplus
@@ -102,10 +102,10 @@ func (b *Budget) Take() bool {
 	return allowed
 }
 
-// take takes one retry out of b. number says which retry of its call this is: only the first
-// retries of a call may use the Grace. allowed reports whether the retry may be made. paid
-// reports whether b gave a token for it: a nil b and a b in its Grace allow a retry without a
-// token.
+// take takes one retry out of b. The parameter `number` says which retry of its call this is: only
+// the first retries of a call may use the Grace. The result `allowed` reports whether the retry may
+// be made. The result `paid` reports whether b gave a token for the retry: a nil b and a b in its
+// Grace allow a retry without a token.
 func (b *Budget) take(number int) (allowed, paid bool) {
 	if b == nil {
 		return true, false
@@ -126,8 +126,9 @@ func (b *Budget) take(number int) (allowed, paid bool) {
 	return number <= graceRetry && since(&b.fullAt, now) < b.Grace, false
 }
 
-// since returns how much time has passed from moment to now. Both are counted from the first use of
-// the Budget. A moment of 0 means never, and then since returns the longest duration.
+// since returns how much time has passed from `moment` to `now`. Both parameters count from the
+// first use of the Budget. If `moment` is 0, the moment has never come, and since returns the
+// longest duration.
 func since(moment *atomic.Int64, now time.Duration) time.Duration {
 	if then := moment.Load(); then > 0 {
 		return now - time.Duration(then-1)
@@ -135,7 +136,7 @@ func since(moment *atomic.Int64, now time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// takeUpTo takes up to limit retries out of b, and leaves at least reserve retries in b. It
+// takeUpTo takes up to `limit` retries out of b, and leaves at least `reserve` retries in b. It
 // returns how many retries it took.
 func (b *Budget) takeUpTo(limit, reserve int64) int64 {
 	for {
@@ -190,8 +191,8 @@ func (b *Budget) remembers() bool { return b.Remember >= leastRefill && b.Size >
 // graces reports whether b can have a grace period.
 func (b *Budget) graces() bool { return b.Grace >= leastRefill && b.Size > 0 }
 
-// minSpent returns the smallest value that spent may have. It is below 0 if b can hold a
-// surplus.
+// minSpent returns the smallest value that the field `spent` may have. This value is below 0 if b
+// can hold a surplus.
 func (b *Budget) minSpent() int64 {
 	if b.remembers() {
 		return b.full() - mostTokens*token
@@ -228,7 +229,8 @@ func (b *Budget) catchUp() (passed time.Duration) {
 	return passed
 }
 
-// decay lets the surplus and the peak decay by n steps.
+// decay lets the surplus above Size decay by n steps. The field `peak`, the highest surplus so far,
+// decays as well.
 func (b *Budget) decay(n int64) {
 	if n == 0 {
 		return
@@ -244,9 +246,10 @@ func (b *Budget) decay(n int64) {
 	}
 }
 
-// counted is how many whole periods have been counted since the first use. due adds the periods
-// that have ended after the last count, and returns their number. passed is the time since the
-// first use. If another goroutine adds the periods first, due returns 0.
+// due returns how many periods have ended that `counted` does not contain yet, and adds this number
+// to `counted`. The parameter `counted` contains how many whole periods have been counted since the
+// first use of the Budget. The parameter `passed` is the time since the first use. If another
+// goroutine adds the same periods first, due returns 0.
 func due(counted *atomic.Int64, passed, period time.Duration) int64 {
 	before, now := counted.Load(), int64(passed/period)
 	if now <= before || !counted.CompareAndSwap(before, now) {
@@ -255,9 +258,9 @@ func due(counted *atomic.Int64, passed, period time.Duration) int64 {
 	return now - before
 }
 
-// putBack puts n billionths of a retry back, but never lets spent fall below minSpent. It
-// reports whether this completed a whole retry. If nothing can be put back, putBack does not
-// write to b: a write would slow down other processors that use b.
+// putBack puts n billionths of a retry back, but never lets the field `spent` fall below minSpent.
+// It reports whether the number of whole retries in b has grown. If nothing can be put back,
+// putBack does not write to b: a write would slow down other processors that use b.
 func (b *Budget) putBack(n, minSpent int64) (whole bool) {
 	for {
 		spent := b.spent.Load()
@@ -281,10 +284,10 @@ func (b *Budget) asNew() bool {
 	return b.Left() >= b.Size && (!b.graces() || since(&b.emptyAt, now) >= graceRest)
 }
 
-// A Budget counts in billionths of a retry. The functions below are its arithmetic.
-// These are whole numbers, so no rounding errors add up: a thousand times a thousandth is
-// exactly one retry. Package retrysim has a copy of this arithmetic, and a test there compares
-// its budget with a retry.Budget.
+// A Budget counts in billionths of a retry. The functions below are its arithmetic. The counts are
+// whole numbers, so no rounding errors add up: a thousand times a thousandth is exactly one retry.
+// Package retrysim has a copy of this arithmetic, and a test there compares its budget with a
+// retry.Budget.
 const (
 	token      = 1_000_000_000         // a whole retry, in billionths of a retry
 	mostTokens = math.MaxInt64 / token // the most retries that a Budget can hold

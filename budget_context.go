@@ -53,9 +53,10 @@ type receipt uint64
 
 const lastBit = 63
 
-// take takes one token out of each Budget of l and then out of own, the policy's Budget. number
-// says which retry of its call this is. If a Budget refuses the retry, take gives all tokens back
-// and returns this Budget as its second result. If no Budget refuses it, the second result is nil.
+// take takes one token out of each Budget of l and then out of `own`, the policy's Budget. The
+// parameter `number` says which retry of its call this is. If a Budget refuses the retry, take
+// gives all tokens back and returns this Budget as its second result. If no Budget refuses it, the
+// second result is nil.
 func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	place, graced := 0, number
 	for at := l; at != nil; at = at.outer {
@@ -95,8 +96,8 @@ func (l *payers) has(b *Budget) bool {
 	return false
 }
 
-// giveBack gives a token back to each Budget of l whose bit is set in r. It stops before end,
-// which is nil for the whole list.
+// giveBack gives a token back to each Budget of l whose bit is set in r. It stops before the list
+// element `end`. If `end` is nil, giveBack goes through the whole list.
 func (l *payers) giveBack(r receipt, end *payers) {
 	place := 0
 	for at := l; at != end; at = at.outer {
@@ -106,7 +107,8 @@ func (l *payers) giveBack(r receipt, end *payers) {
 	}
 }
 
-// refund gives a token back to own, and to each Budget of l, if their bits are set in r.
+// refund gives a token back to `own`, the policy's Budget, and to each Budget of l, if the bit of
+// the Budget is set in r.
 func (l *payers) refund(own *Budget, r receipt) {
 	l.giveBack(r, nil)
 	if r&1 != 0 {
@@ -115,7 +117,7 @@ func (l *payers) refund(own *Budget, r receipt) {
 }
 
 // lend takes the same number of retries out of each Budget of l, and returns this number. It
-// takes at most limit retries, and leaves at least reserve retries in each Budget.
+// takes at most `limit` retries, and leaves at least `reserve` retries in each Budget.
 func (l *payers) lend(limit, reserve int64) int64 {
 	if l == nil {
 		return limit

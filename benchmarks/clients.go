@@ -39,7 +39,7 @@ var httpClients = []httpClient{
 	}, true},
 }
 
-// bareHTTP is the loop that an engineer writes by hand around a RoundTripper.
+// bareHTTP is the retry loop that an engineer writes by hand around a RoundTripper.
 type bareHTTP struct{ base http.RoundTripper }
 
 func (b bareHTTP) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -24,7 +24,7 @@ type plan struct {
 	// The other fields are used with the handwritten loop and with this library. The handwritten loop
 	// has neither classes nor a budget.
 	within, timeout time.Duration // limits on the time of a call and of an attempt; 0: no limit
-	watched         bool          // a function is called for each step
+	watched         bool          // the function `step` is called for each step of a call
 	classes         bool          // failures have a class with a name and a limit
 	budget          bool          // the policy has the default Budget of a target
 }
@@ -208,7 +208,8 @@ func (p plan) bare(ctx context.Context, op operation) error {
 	}
 }
 
-// bareWithDuties is the handwritten loop with limits on time, or with a function for each step.
+// bareWithDuties is the handwritten loop with limits on time, or with a call of the function `step`
+// before and after each attempt.
 func (p plan) bareWithDuties(ctx context.Context, op operation) error {
 	var start time.Time
 	if p.within > 0 || p.watched {
@@ -258,8 +259,8 @@ func (p plan) sleep(ctx context.Context, attempt int) error {
 	}
 }
 
-// step is the function for each step. It does nothing. The compiler cannot remove its calls,
-// because it is not inlined.
+// step is the function that the handwritten loop and the OnEvent of package retry call for each
+// step of a call. It does nothing. The compiler cannot remove its calls, because it is not inlined.
 //
 //go:noinline
 func step(int, time.Duration) {}

@@ -91,8 +91,8 @@ func cells(libs []string, cell func(lib string) string) (row string) {
 	return row
 }
 
-// cell returns the text of one cell. Times and bytes are divided by the values of bare.
-// Numbers of allocations are not divided.
+// cell returns the text of one cell. Times and bytes are divided by the times and bytes of the
+// handwritten loop, which has the name "bare". Numbers of allocations are not divided.
 func cell(rounds map[string][]float64, work, lib string) string {
 	var texts []string
 	for _, unit := range []string{"cpu-ns/op", "cpu-ns/call", "B/call", "allocs/op"} {

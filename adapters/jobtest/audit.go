@@ -68,8 +68,9 @@ func repeated(runs []run) string {
 	return ""
 }
 
-// auditJob returns the faults in the runs of one job and in its dead letter. A job of
-// [Stranger].Plant may become a dead letter before its last attempt.
+// auditJob returns the faults in the runs of one job and in its dead letter. If `planted` is true,
+// the method Plant of a [Stranger] has added the job, so the job may become a dead letter before
+// its last attempt.
 func auditJob(runs []run, letter retryjob.DeadLetter, dead, planted bool) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	succeeded := false

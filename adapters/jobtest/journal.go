@@ -42,7 +42,7 @@ func (j *journal) close() error {
 	return errors.Join(j.events.Err(), j.runs.Close(), j.log.Close())
 }
 
-// A run is an execution of the job's function.
+// A run is one execution of the function of a job, for one attempt.
 type run struct {
 	key          string
 	attempt      int       // the number that the adapter has given this attempt
@@ -126,8 +126,8 @@ func lastOpen(runs []run, attempt int) *run {
 	return nil
 }
 
-// readLog returns all events of the log. It ignores a last line that is incomplete because its
-// process was killed.
+// readLog returns all events of the log. It ignores the last line if the line is incomplete,
+// because the process that wrote the line was killed.
 func (j *journal) readLog() ([]retrylog.Record, error) {
 	file, err := os.Open(filepath.Join(j.directory, "log"))
 	if err != nil {

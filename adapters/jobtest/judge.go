@@ -12,7 +12,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// judge compares o with the outcome that the row requires, and returns the faults.
+// judge compares the observation o with the outcome that the row requires, and returns the
+// differences as faults.
 func (r *row) judge(e Engine, o observation) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if o.err != nil {
@@ -74,7 +75,8 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 	return faults
 }
 
-// numbers returns the numbers of the attempts that must run, in this order.
+// numbers returns the numbers of the attempts that must run, in the order in which the attempts
+// must run.
 func (r *row) numbers(e Engine) (numbers []int) {
 	for n := 1; n <= r.attempts; n++ {
 		numbers = append(numbers, n)

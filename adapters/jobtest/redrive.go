@@ -22,7 +22,8 @@ import (
 // lettersPerKill is the number of dead letters that Redrive prepares for each kill.
 const lettersPerKill = 50
 
-// errKept is the error of the jobs whose dead letters the Filter leaves out.
+// errKept is the error of the jobs whose dead letters the Filter `picks` leaves out, so that
+// Redrive does not move them.
 var errKept = errors.New("boom, and the dead letter stays")
 
 // forgedLetters is how many forged dead letters a Forger puts into its queue.
@@ -328,7 +329,8 @@ func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retry
 	return letters
 }
 
-// redriver is the key under which the journal records the progress of a process in Redrive.
+// redriver is the key of the journal's entries about a process that calls Redrive. All other
+// entries have the key of a job.
 const redriver = "redriver"
 
 // redrive moves dead letters until its process is killed. It pauses after each dead letter,
@@ -359,8 +361,8 @@ type window struct {
 }
 
 // audit returns the faults of one job after the last redrive. The parameter `before` is the
-// dead letter that the job had at first. The parameter `dead` says whether the job still is a
-// dead letter for the same reason.
+// dead letter that the job had before the first redrive. The parameter `dead` says whether the
+// job is a dead letter now, with the same reason as in `before`.
 func (w window) audit(
 	e Engine, before retryjob.DeadLetter, runs []run, dead bool,
 ) (faults []string) {

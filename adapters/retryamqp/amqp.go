@@ -30,7 +30,8 @@
 // 1280 or 1408 ms. From 1024 to 2048 ms, there are eight such steps. So a delay is at most an
 // eighth longer than the policy says. A delay above a year is shortened to a year.
 //
-// Do not set a maximum length for these queues, because RabbitMQ could then drop messages.
+// Do not set a maximum length for the queues of this package, because RabbitMQ could then drop
+// messages.
 //
 // # What happens to a message
 //

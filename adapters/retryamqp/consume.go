@@ -51,7 +51,8 @@ import (
 // was not killed.
 //
 // By default, RabbitMQ takes a message back if it is not acknowledged within 30 minutes. The
-// server's consumer_timeout changes this time. Set an AttemptTimeout that is shorter.
+// server's consumer_timeout changes this time. Set an AttemptTimeout that is shorter than the
+// time until RabbitMQ takes a message back.
 func (r *Retries) Consume(
 	ctx context.Context, handle func(context.Context, amqp.Delivery) error,
 ) error {
@@ -185,8 +186,9 @@ func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error 
 	return errTooLarge
 }
 
-// wait moves a message to the wait queue for delay: it publishes a copy there. A header of the
-// copy contains attempts, the number of attempts that have ended.
+// wait moves a message to the wait queue whose TTL fits the parameter `delay`: it publishes a copy
+// of the message there. A header of the copy contains the parameter `attempts`, which is the number
+// of attempts that have ended.
 func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attempts int) error {
 	delay = min(delay, longestDelay)
 	switch step := stepOf(delay); {

@@ -44,7 +44,7 @@ var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.M
 func (r *Retries) work() queue { return queue{r.queue, kept} }
 func (r *Retries) dead() queue { return queue{r.queue + ".dead", kept} }
 
-// waiting returns the wait queue whose TTL is step. RabbitMQ moves each message from there to the
+// waiting returns the wait queue whose TTL is `step`. RabbitMQ moves each message from there to the
 // work queue when the message has waited for the duration `step`. With the strategy at-least-once,
 // a message stays in the wait queue until the work queue has stored it.
 func (r *Retries) waiting(step time.Duration) queue {
@@ -68,13 +68,13 @@ func (q queue) declare(channel *amqp.Channel) error {
 // longest is the longest TTL of a wait queue: 46 days. The maximum of x-message-ttl is 49 days.
 const longest = 15 << 28 * time.Millisecond
 
-// longestDelay is the longest delay of a message. Longer delays are shortened to it, because
-// the queue may not exist for that long.
+// longestDelay is the longest delay of a message. A longer delay is shortened to longestDelay,
+// because a message that is due later could outlive its queue.
 const longestDelay = 365 * 24 * time.Hour
 
-// stepOf returns the shortest TTL of a wait queue that is at least delay. TTLs are rounded up, so
+// stepOf returns the shortest TTL of a wait queue that is at least `delay`. TTLs are rounded up, so
 // that many delays share a wait queue: in binary, only the first four digits of a TTL in
-// milliseconds can be 1. If delay exceeds longest, stepOf returns longest.
+// milliseconds can be 1. If `delay` exceeds `longest`, stepOf returns `longest`.
 func stepOf(delay time.Duration) time.Duration {
 	ms := uint64((delay + time.Millisecond - 1) / time.Millisecond)
 	if delay >= longest {
@@ -86,8 +86,8 @@ func stepOf(delay time.Duration) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// stepBelow returns the longest TTL of a wait queue that is at most delay. It needs a delay of
-// at least a millisecond.
+// stepBelow returns the longest TTL of a wait queue that is at most `delay`. The parameter `delay`
+// must be at least a millisecond.
 func stepBelow(delay time.Duration) time.Duration {
 	ms := uint64(min(delay, longest) / time.Millisecond)
 	cut := max(0, bits.Len64(ms)-4)

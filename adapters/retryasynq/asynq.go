@@ -347,8 +347,8 @@ func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	return toFullSecond(time.Now().Add(d.Hi))
 }
 
-// toFullSecond returns the time until the first full second at or after due. If due has passed, it
-// returns 0.
+// toFullSecond returns the time until the first full second at or after the time `due`. If `due`
+// has passed, it returns 0.
 func toFullSecond(due time.Time) time.Duration {
 	if !due.After(time.Now()) {
 		return 0
@@ -356,8 +356,8 @@ func toFullSecond(due time.Time) time.Duration {
 	return time.Until(fullSecond(due))
 }
 
-// fullSecond returns the first full second at or after due. asynq truncates the times that
-// it stores to seconds.
+// fullSecond returns the first full second at or after the time `due`. asynq truncates the times
+// that it stores to seconds.
 func fullSecond(due time.Time) time.Time {
 	return due.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

@@ -133,9 +133,9 @@ func archivedIn(inspector *asynq.Inspector, queue string) (all []*asynq.TaskInfo
 	}
 }
 
-// move enqueues a copy of an archived task, which runs at the time due, and deletes the archived
-// task. It returns false in two cases: the task is not archived any more, or its last error has
-// changed.
+// move enqueues a copy of an archived task, and deletes the archived task. The copy runs at the
+// time `due`. The function returns false in two cases: the task is not archived any more, or its
+// last error has changed.
 func (r redriver) move(
 	ctx context.Context, task *asynq.TaskInfo, d retryjob.DeadLetter, due time.Time,
 ) (bool, error) {

@@ -15,10 +15,12 @@ import (
 // context of a request.
 type cancelKey struct{}
 
-// sending returns the context for a request. Until end is called, this context ends with the
-// attempt's context. After a success, the context lasts until the body of the response is
-// closed, because the body may be read after the attempt. end takes the error of the SDK and
-// returns the error of the attempt. late is true if AttemptTimeout caused this error.
+// sending returns the context for a request, and the function `end`, which must be called when
+// the SDK has returned. Until `end` is called, the request's context ends with the attempt's
+// context. After a success, the request's context lasts until the body of the response is closed,
+// because the body may be read after the attempt. The function `end` takes the error of the SDK
+// and returns the error of the attempt. Its result `late` is true if AttemptTimeout caused this
+// error.
 func (c *call) sending(
 	attempt context.Context,
 ) (ctx context.Context, end func(error) (late bool, err error)) {

@@ -56,7 +56,8 @@ type call struct {
 	metadata middleware.Metadata
 }
 
-// settleNothing is the settle function of a retry that took no tokens.
+// settleNothing is the value of the field `settle` while the call holds no tokens of the Retryer's
+// quota.
 func settleNothing(error) error { return nil }
 
 // attempt makes one attempt. If ctx ends during the attempt, the attempt fails.

@@ -27,11 +27,12 @@
 // CodeUnavailable whatever its code is, because grpc-go returns UNAVAILABLE in this case. The
 // error keeps its code.
 //
-// If you set Interceptor.Codes, the codes in it are retried instead of unavailable. An error
-// whose code is not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
+// If you set Interceptor.Codes, the codes in it are retried instead of the code unavailable. An
+// error whose code is not retried is [retry.Permanent]. A policy's RetryIf can only reject more
+// errors.
 //
-// After unavailable or a timeout, the server may have run the method. For methods that must
-// not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
+// After an error with the code unavailable, or after a timeout, the server may have run the method.
+// For methods that must not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
 //
 // # What the server asks for
 //

@@ -26,7 +26,7 @@
 // permanent.
 //
 // After a TerminalError, the next change of the object starts again with attempt 1. After a
-// success or a RequeueAfter, the next call is attempt 1 too.
+// success or a RequeueAfter, the next call of your reconciler is attempt 1 too.
 //
 // If an object changes or is resynced while it waits for a retry, it is reconciled at once. If this
 // call of your reconciler fails, the call counts as the next attempt.
@@ -83,8 +83,8 @@ type requestState struct {
 	began    time.Time      // when the first attempt began
 	classes  map[string]int // how many failures each class had
 
-	// stopped is the error that the next call returns after a panic that is not retried. If it is
-	// nil, the next call makes an attempt.
+	// stopped is the error that the next call of Reconcile returns, if the last attempt has panicked
+	// and is not retried. If stopped is nil, the next call of Reconcile makes an attempt.
 	stopped error
 }
 

@@ -22,20 +22,20 @@ func NoBudgets(string) *retry.Budget { return nil }
 
 // LendBudget returns options for grpc.NewClient. They lend each call the retries that the Budgets
 // of its context have left, but at most limit retries (see [retry.WithBudget] and [BorrowBudget]).
-// The metadata retry-budget says how many retries are lent. If the number is 0, no service below
-// retries.
+// The metadata retry-budget says how many retries are lent. If this number is 0, neither the server
+// nor any service that it calls retries.
 //
 // Append these options to the options of [Interceptor.DialOptions]. Each attempt is then lent
 // the retries that are left when it starts. LendBudget needs DialOptions, because they disable
-// gRPC's own retries. All attempts of gRPC's own retries would carry the same number, so
+// gRPC's own retries. All attempts of gRPC's own retries would be lent the same retries, so
 // together they could exceed the Budget.
 //
 // When the call ends, the trailer retry-budget-spent reports how many retries were spent. The other
 // retries go back to the Budgets. If the trailers contain no report, all retries go back. If a call
 // fails without any trailers, all retries count as spent. If there was no connection, all retries
-// go back. A stream ends when RecvMsg returns an error, when its only message has arrived, or when
-// its context is done. If another attempt may follow, one retry is kept for that attempt and not
-// lent.
+// go back. A stream ends when RecvMsg returns an error, or when its context is done. A stream whose
+// server sends only one message also ends when this message has arrived. If another attempt may
+// follow, one retry is kept for that attempt and not lent.
 //
 // A call whose context has no Budget is unchanged. If limit is below 1, every call is lent 0
 // retries.
@@ -139,9 +139,9 @@ const (
 )
 
 // unspentOf returns how many of the lent retries go back to the lender, according to the values
-// of the trailer spentName. Without a value, all of them go back. If there are several values,
-// the greatest counts, because a server may have passed on the report of another server. If a
-// value cannot be read, none go back.
+// of the trailer spentName. Without a value, all lent retries go back. If there are several values,
+// the greatest value counts, because a server may have passed on the report of another server. If a
+// value cannot be read, no retries go back.
 func unspentOf(values []string, lent int) int {
 	spent := 0
 	for _, value := range values {

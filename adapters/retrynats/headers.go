@@ -101,9 +101,9 @@ func read(
 	return job, due, nil
 }
 
-// checkDue returns an error if dueHeader is more than a year from now. The Window of a
-// redrive is at most a year. One more day is allowed, because another machine has written the
-// time, and its clock may be ahead.
+// checkDue returns an error if `due`, the time in the header dueHeader, is more than a year from
+// now. The Window of a redrive is at most a year. One more day is allowed, because another machine
+// has written the time, and its clock may be ahead.
 func checkDue(due time.Time) error {
 	if time.Until(due) > (365+1)*24*time.Hour {
 		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))

@@ -102,7 +102,7 @@ func mayGoBack(js jetstream.JetStream, subjects []string, letter *jetstream.RawS
 	}
 }
 
-// publishAgain publishes the message of a dead letter again, to be handled at the time due, and
+// publishAgain publishes the message of a dead letter again, to be handled at the time `due`, and
 // deletes the dead letter. It returns false if somebody else has deleted the dead letter.
 func publishAgain(
 	ctx context.Context, js jetstream.JetStream, stream jetstream.Stream,

@@ -90,9 +90,9 @@ type Observer struct {
 	classes []string   // the names of classes that retry.delay has reported
 }
 
-// New returns an Observer that reports calls with the attribute retry.policy set to
-// policy. If provider is nil, New uses otel.GetMeterProvider(). New returns the error of the
-// provider if an instrument cannot be created.
+// New returns an Observer that reports calls. The attribute retry.policy of these reports has the
+// value of the parameter `policy`. If provider is nil, New uses otel.GetMeterProvider(). New
+// returns the error of the provider if an instrument cannot be created.
 func New(policy string, provider metric.MeterProvider) (*Observer, error) {
 	if provider == nil {
 		provider = otel.GetMeterProvider()
@@ -128,9 +128,10 @@ func (o *Observer) createInstruments() error {
 	return errors.Join(errs[:]...)
 }
 
-// WatchBudget reports the number of retries left in b as retry.budget.left, with the attribute
-// retry.budget set to name. If several policies share a Budget, watch it with one Observer
-// only. WatchBudget does not report a nil Budget, because a nil Budget is unlimited.
+// WatchBudget reports the number of retries left in b as the metric retry.budget.left. In this
+// metric, the attribute retry.budget has the value of the parameter `name`. If several policies
+// share a Budget, watch it with one Observer only. WatchBudget does not report a nil Budget,
+// because a nil Budget is unlimited.
 func (o *Observer) WatchBudget(name string, b *retry.Budget) error {
 	if b == nil {
 		return nil
@@ -194,8 +195,8 @@ func class(name string) []attribute.KeyValue {
 	return []attribute.KeyValue{classKey.String(name)}
 }
 
-// attributes returns others and the attribute of the policy. If err is not nil, it also returns
-// error.type.
+// attributes returns the attributes in the parameter `others` and the attribute retry.policy. If
+// err is not nil, it also returns the attribute error.type.
 func (o *Observer) attributes(err error, others ...attribute.KeyValue) []attribute.KeyValue {
 	attrs := append(others, o.policy)
 	if err != nil {

@@ -31,8 +31,9 @@ import (
 )
 
 // NewCollector returns a Collector that exports c. In all metrics, the label `policy` has the
-// value of the parameter policy. Pass a name for the policy, or for the group of policies,
-// whose events c counts. You can register several Collectors if their names differ.
+// value of the parameter `policy`. Pass a name for the policy, or for the group of policies,
+// whose events c counts. You can register several Collectors if each of them has a different
+// value of `policy`.
 func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("retry_"+name, help, labels, prometheus.Labels{"policy": policy})

@@ -27,8 +27,8 @@ type metadata struct {
 	// Dead says why the job does not run again. It is nil if the job may run.
 	Dead *retryjob.DeadLetter `json:"dead,omitempty"`
 
-	// DeadAttempt is the number of the attempt after which Dead was written. If the row now has
-	// another number, an operator has run the job again.
+	// DeadAttempt is the number of the attempt after which Dead was written. If the number of the
+	// attempt in the row is no longer DeadAttempt, an operator has run the job again.
 	DeadAttempt int `json:"dead_attempt,omitempty"`
 }
 

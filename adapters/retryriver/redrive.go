@@ -22,9 +22,9 @@ import (
 // If PostgreSQL refuses to change the row of a job, Redrive leaves this dead letter and goes on
 // with the other jobs. The error of Redrive then names this job.
 //
-// Redrive moves a job with a single statement, which changes nothing if the row is no longer
-// the same dead letter. So no job is lost and no job is moved twice if Redrive fails, if its
-// process is killed, or if two calls run at once. Call Redrive again for the rest.
+// Redrive moves a job with a single statement, which changes nothing if the row is no longer the
+// dead letter that Redrive has read. So no job is lost and no job is moved twice if Redrive fails,
+// if its process is killed, or if two calls run at once. Call Redrive again for the rest.
 //
 // The client may be a client that only inserts jobs. Redrive needs PostgreSQL. It uses River's
 // driver, whose API is not stable.
@@ -82,9 +82,9 @@ func redriveAll[TTx any](
 }
 
 // moving returns the SQL statement that moves a job back to the queue. The statement changes
-// nothing if the row is no longer the same dead letter. River's scheduler runs every 5 seconds.
-// So if the job is due within 5 seconds, the statement makes the job available at once, as
-// River does. Workers still do not take the job before scheduled_at.
+// nothing if the row is no longer the dead letter that Redrive has read. River's scheduler runs
+// every 5 seconds. So if the job is due within 5 seconds, the statement makes the job available at
+// once, as River does. Workers still do not take the job before scheduled_at.
 func moving(schema string) string {
 	return `
 		WITH moved AS (

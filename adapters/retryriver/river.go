@@ -10,7 +10,7 @@
 //	plugin.Configure(config)
 //	client, err := river.NewClient(riverpgxv5.New(pool), config)
 //
-// Clients that only insert jobs need the same call of Configure.
+// Call Configure for clients that only insert jobs, too.
 //
 // # What happens to a job
 //

@@ -33,7 +33,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// These codes have their own rules. gRPC and Connect use the same numbers.
+// These are the status codes for which [Do] and [Failure.Mark] have rules of their own. gRPC and
+// Connect use the same numbers for them.
 const (
 	deadlineExceeded  = 4
 	resourceExhausted = 8

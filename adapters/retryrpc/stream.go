@@ -13,8 +13,9 @@ import (
 )
 
 // A Conn is one attempt of a stream. Send returns io.EOF if the stream is broken. Receive then
-// returns the reason. Receive returns io.EOF if the stream ends without an error. The errors of
-// Send and Receive may wrap io.EOF. One goroutine may call Send while another calls Receive.
+// returns the error that broke the stream. Receive returns io.EOF if the stream ends without an
+// error. The errors of Send and Receive may wrap io.EOF. One goroutine may call Send while another
+// calls Receive.
 type Conn interface {
 	Send(m any) error
 	CloseSend() error
@@ -122,7 +123,7 @@ func (s *Stream) begin(ctx context.Context, number int) {
 	}
 }
 
-// endWith cancels the last attempt if ctx ends before stop is called.
+// endWith cancels the last attempt if ctx ends before the result `stop` is called.
 func (s *Stream) endWith(ctx context.Context) (stop func() bool) {
 	cancel := s.cancel
 	return context.AfterFunc(ctx, func() { cancel(timeoutError(s.Policy.AttemptTimeout)) })

@@ -24,7 +24,7 @@ func Shared(t testing.TB, variable string) string {
 
 // Amount returns the value of an environment variable as a number, for example the number of
 // jobs or kills in a test. The script .ci/soak sets such variables for long tests. If the
-// variable is not set, Amount returns short.
+// variable is not set, Amount returns the parameter `short`, the number for a short test.
 func Amount(t testing.TB, variable string, short int) int {
 	t.Helper()
 	text := os.Getenv(variable)

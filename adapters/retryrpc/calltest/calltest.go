@@ -35,8 +35,9 @@ const (
 const Wait = 20 * time.Millisecond
 
 // A Call makes one call according to p and returns its error. For each attempt that reaches the
-// server, the server calls answer just before it answers. It passes 1 for the first of these
-// attempts, 2 for the second, and so on. served is the number of these attempts.
+// server, the server calls the function `answer`, and then does what the Answer says. It passes 1
+// for the first attempt that reaches the server, 2 for the second, and so on. The result `served`
+// is the number of attempts that have reached the server.
 type Call func(
 	ctx context.Context, p retry.Policy, answer func(attempt int) Answer,
 ) (served int, err error)
@@ -129,8 +130,8 @@ func refusing(attempt int) func(context.Context, retry.Event) error {
 	}
 }
 
-// Run runs the table. The keys of skip are the names of the rows that do not apply to the
-// adapter. The values are the reasons.
+// Run makes one call for each row of the table in this package. The keys of `skip` are the names of
+// the rows that do not apply to the adapter. The values of `skip` say why a row does not apply.
 func Run(t *testing.T, call Call, skip map[string]string) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -215,9 +216,10 @@ var blips = []struct {
 	{"100 a second for a minute, 100 at once, 1 s", 100, time.Minute, time.Second, 100},
 }
 
-// Blips checks that no call fails if its target is down for a second or less. start starts a
-// server, and returns a function that makes one call to it with retry.Default. The server works
-// while up returns true. The time is virtual.
+// Blips checks that no call fails if its target is down for a second or less. The function `start`
+// starts a server, and returns a function that makes one call to the server with retry.Default. The
+// server must work while `up` returns true, and be down while `up` returns false. The time is
+// virtual.
 func Blips(t *testing.T, start func(t *testing.T, up func() bool) func(context.Context) error) {
 	for _, blip := range blips {
 		t.Run(blip.name, func(t *testing.T) {
