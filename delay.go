@@ -18,8 +18,8 @@ const saidZero = time.Nanosecond
 
 // window returns the shortest and the longest delay after an attempt. The delay of the curve is
 // cut at MaxDelay. The jitter widens the delay to a window, which is cut at MaxDelay too. A
-// longer Retry-After moves the start of the window. If p may go on for ever, a window that ends
-// below leastWait is raised to leastWait.
+// Retry-After may move the start of the window: p.RetryAfter says how. If p may go on for ever,
+// a window that ends below leastWait is raised to leastWait.
 func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
 	if p.RetryAfter == RetryAfterExact && retryAfter > 0 {
 		wait := max(retryAfter, leastWait)

@@ -46,7 +46,8 @@ func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
 	}
 }
 
-// limits returns the limits of the calls as text, such as "4 to 9".
+// limits returns the limits on attempts of the calls as text. With limits from 4 to 9, the text is
+// "4 to 9".
 func (g *group) limits() string {
 	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0 means that the log has no limit
 	least := cmp.Or(names[g.Least], preview.Thousands(g.Least))

@@ -100,7 +100,8 @@ func (o *source) define(flags *flag.FlagSet) {
 		"settings of a system such as Envoy)")
 }
 
-// oneOf returns the function for a flag that accepts only the values in all.
+// oneOf returns the function that parses the value of a flag. The flag accepts only the values in
+// the list `all`.
 func oneOf(all []string, to *string) func(string) error {
 	return func(text string) error {
 		if *to = text; !slices.Contains(all, text) {

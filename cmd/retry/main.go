@@ -67,7 +67,7 @@ func newStreams(in, out, err *os.File) *streams {
 
 func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
-// A command is one of the commands of retry.
+// A command is one of the commands of the tool retry, such as plan.
 type command struct {
 	name, args, summary string
 	doc                 string // the help of the command, with an example
@@ -78,8 +78,8 @@ type command struct {
 
 var commands []*command
 
-// init fills the list. A declaration that lists the commands would be an initialization cycle,
-// because their functions use the list.
+// init fills the list of commands. A declaration with all commands in it would be an initialization
+// cycle, because the functions of the commands use the list.
 func init() {
 	commands = []*command{planCommand, lintCommand, explainCommand, simulateCommand, vetCommand}
 }

@@ -44,10 +44,12 @@ func (g *Pauses) Last(key string) Pause {
 	return g.last[key]
 }
 
-// Hold waits until the gate is open for a key. room returns how much of the spread the caller
-// has time for. If the caller has no time to wait, room returns an error. left is how long the
-// pause still lasts. Another refusal may begin a new pause during the wait. Then Hold waits for
-// the new pause too. lastEnd is the end of the last pause for which this caller has waited.
+// Hold waits until the gate is open for a key. At the end of a pause, the callers start one by
+// one during the time `spread`. The function room gets the time `left` until this end, and
+// returns how much of `spread` the caller has time for after it. If the caller has no time to
+// wait, room returns an error, and so does Hold. Another refusal may begin a new pause during the
+// wait. Then Hold waits for the new pause too. lastEnd is the end of the last pause for which
+// this caller has waited.
 func (g *Pauses) Hold(
 	ctx context.Context, key string, lastEnd *time.Time,
 	room func(left, spread time.Duration) (time.Duration, error),
@@ -70,10 +72,11 @@ func (g *Pauses) Hold(
 	}
 }
 
-// Within returns how much of the spread fits before the deadline of ctx. The result is at most
-// half of the time between the end of the pause and the deadline, because the attempt needs
-// time too. left is how long the pause still lasts. The second result is false if the deadline
-// comes before the end of the pause.
+// Within returns how much of the time `spread` fits between the end of a pause and the deadline
+// of ctx. During `spread`, after the end of the pause, the callers start one by one. The result
+// is at most half of the time between the end of the pause and the deadline, because the attempt
+// needs time too. The parameter `left` is the time until the end of the pause. The second result
+// is false if the deadline comes before the end of the pause.
 func Within(ctx context.Context, left, spread time.Duration) (time.Duration, bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

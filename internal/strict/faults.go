@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// mostFaults is how many faults an error names. Without this limit, the error for a file full
-// of invalid values would be many times as long as the file.
+// mostFaults is the largest number of faults that an error names. Without this limit, the error for
+// a file full of invalid values would be many times as long as the file.
 const mostFaults = 20
 
 // A Finding.Code is one of these texts.
@@ -37,7 +37,7 @@ type Faults struct {
 	more  int      // how many faults the error only counts, because texts is full
 }
 
-// Add adds a fault for a key. advice is a text that says what to write instead of value.
+// Add adds a fault for a key. The text `advice` says what to write instead of `value`.
 func (f *Faults) Add(key string, value any, advice string) {
 	f.add(InvalidValue, key, "%s is %v: write %s", saturate.Texts([]any{key, value, advice})...)
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// evaluate sets the named fields of p to their values, and returns p. If the value of a field is
-// not constant, the field is zero and known is false.
+// evaluate sets fields of p, and returns p. The map `fields` maps the name of a field to the
+// expression whose value the field gets. If the value of a field is not constant, the field is zero
+// and known is false.
 func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Policy, known bool) {
 	known = true
 	for name, x := range fields {

@@ -21,8 +21,9 @@ type operation struct {
 // contains reports whether the source of o, including its parameters, includes the position pos.
 func (o *operation) contains(pos token.Pos) bool { return covers(o.node, pos) }
 
-// operations returns the operations of u.calls and of the extra calls, each with its call. If
-// several calls retry an operation, operations returns it once, with the first of these calls.
+// operations returns the operations of the calls in u.calls and in `extra`, each operation with its
+// call. If several calls retry an operation, operations returns it once, with the first of these
+// calls.
 func (u *uses) operations(extra ...*call) iter.Seq2[*call, *operation] {
 	return func(yield func(*call, *operation) bool) {
 		seen := map[ast.Node]bool{}

@@ -110,9 +110,9 @@ func (u *uses) retriesAll(policy ast.Expr) bool {
 	return known && n != 1 && !u.sets(policy, "RetryIf", "Classify")
 }
 
-// limits returns a policy with the values of the named fields of x. If there are no names, it
-// returns the values of all fields. known is false if the value of one of these fields is not
-// known.
+// limits returns the value of the policy x, as far as the source shows it. Of the fields that the
+// source sets, limits evaluates only the fields in names, or all fields if names is empty. known
+// is false if the value of one of the evaluated fields is not known.
 func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) {
 	found := u.policy(x)
 	if found == nil {

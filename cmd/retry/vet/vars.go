@@ -79,8 +79,8 @@ func (u *uses) declare(params *ast.FieldList) {
 	}
 }
 
-// valueAt returns the value that is assigned to variable i of n variables. It returns nil if the
-// values are the results of one call.
+// valueAt returns the value that variable number i, counted from 0, gets in an assignment of values
+// to n variables. It returns nil if the values are the results of one call.
 func valueAt(values []ast.Expr, n, i int) ast.Expr {
 	if len(values) != n {
 		return nil
@@ -88,7 +88,8 @@ func valueAt(values []ast.Expr, n, i int) ast.Expr {
 	return values[i]
 }
 
-// assignOf records what is assigned to left, which is variable i of n variables.
+// assignOf records what an assignment to n variables assigns to `left`, which is variable number i,
+// counted from 0.
 func (u *uses) assignOf(left ast.Expr, values []ast.Expr, n, i int) {
 	u.assign(left, valueAt(values, n, i))
 	if id, ok := left.(*ast.Ident); ok && n > 1 && len(values) == 1 {

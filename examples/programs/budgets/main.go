@@ -75,8 +75,8 @@ func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger
 	return s
 }
 
-// staysDown simulates each event. It returns the number of events from which the database has not
-// recovered after ten minutes.
+// staysDown simulates an outage for each event in the list events. It returns the number of events
+// from which the database has not recovered after ten minutes.
 func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down int) {
 	for _, event := range events {
 		if run(outage(load, processes, b, event), seed).Outcome.Verdict != retrysim.Recovers {
@@ -216,8 +216,8 @@ func (h herd) lost(processes int, b *retry.Budget) (lost, down int) {
 // layers simulates three services that call one another, and a database that the last service
 // calls. It returns the number of requests to the database for each call to the first service. Each
 // service has its own Budget. The load is four fifths of the capacity of the database. The database
-// hangs for two seconds. layers counts the requests and calls of these two and the next ten
-// seconds.
+// hangs for two seconds. layers counts the requests and calls of these two seconds and of the ten
+// seconds after them.
 func layers(processes int, b *retry.Budget) float64 {
 	service := func(rate float64, to string, timeout time.Duration) retrysim.Service {
 		p := retry.Default()
@@ -314,9 +314,9 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the cells of r that show what a Grace costs. One cell for each herd has the number
-// of lost calls. The last cell has the number of requests that the database gets for each call
-// through three layers of services.
+// price returns the cells of r that show what the Grace of the Budget costs. One cell for each herd
+// has the number of lost calls. The last cell has the number of requests that the database gets for
+// each call through three layers of services.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string

@@ -97,8 +97,9 @@ func load(path string, environ func() []string) (*Config, error) {
 	return config, nil
 }
 
-// variable returns the key and the value of an environment variable. If the value is valid JSON,
-// such as true, a number or an object, variable decodes it. Any other value is a text.
+// variable returns the key of the configuration that an environment variable sets, and the value
+// of this key. If the value is valid JSON, such as true, a number or an object, variable decodes
+// it. Any other value is a text.
 func variable(name, text string) (key string, value any) {
 	key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "ORDERS_")), "__", ".")
 	if json.Unmarshal([]byte(text), &value) != nil {

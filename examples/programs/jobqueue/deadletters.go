@@ -42,19 +42,19 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	return letters, rows.Err()
 }
 
-// setPending makes a dead letter a job again. It increments requeues, which identifies a claim
-// together with attempts. Otherwise a worker with an old claim of attempt 1 could write its result
-// for the new attempt 1.
+// setPending makes a dead letter a job again. It increments the column requeues, because requeues
+// and the column attempts together identify a claim. Without this, a worker with an old claim of
+// attempt 1 could write its result for the new attempt 1.
 const setPending = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, " +
 	"last_error = NULL, requeues = requeues + 1"
 
-// setNew makes a dead letter a job again, with all its attempts.
+// setNew makes a dead letter a job again. The attempts of this job count from 1 again.
 const setNew = setPending + ", attempts = 0, classes = NULL"
 
-// Redrive makes the dead letters that o.Filter selects runnable again, with all their attempts. The
-// jobs start at different times within o.Window. A single SQL statement moves each job, and only if
-// it is still a dead letter. So no job is lost or moved twice, even if Redrive is killed or two
-// calls run at the same time.
+// Redrive makes the dead letters that o.Filter selects runnable again. The attempts of each job
+// count from 1 again. The jobs start at different times within o.Window. A single SQL statement
+// moves each job, and only if it is still a dead letter. So no job is lost or moved twice, even if
+// Redrive is killed or two calls run at the same time.
 func (q *Queue) Redrive(
 	ctx context.Context, o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {
@@ -90,10 +90,11 @@ func (q *Queue) Redrive(
 	return result, nil
 }
 
-// Requeue makes a dead letter runnable now. If reset is false, the job has its remaining attempts.
-// If reset is true, the job has all its attempts. In both cases MaxElapsed starts from zero.
-// Suppose that the answer of the database is lost and you call Requeue again. Then the second call
-// fails, because the job is no longer a dead letter.
+// Requeue makes a dead letter runnable now. If `reset` is false, the earlier attempts of the job
+// still count, so only its remaining attempts are made. If `reset` is true, the attempts count
+// from 1 again. In both cases MaxElapsed starts from zero. Suppose that the answer of the database
+// is lost and you call Requeue again. Then the second call fails, because the job is no longer a
+// dead letter.
 func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
 	set, where := setPending, " AND {eligible}"
 	if reset {

@@ -38,8 +38,8 @@ CREATE INDEX IF NOT EXISTS jobs_due ON jobs (COALESCE(lease_until, run_at), id)
 	WHERE status IN ('PENDING', 'RUNNING')`
 
 // claim is the statement that claims a job. It claims the job that has been due for the longest
-// time. If no such job is due, it claims a job whose run_at is NULL. It increments attempts before
-// the attempt, so an attempt counts even if its worker dies.
+// time. If no such job is due, it claims a job whose run_at is NULL. It increments the column
+// attempts before the attempt is made, so an attempt counts even if its worker dies.
 const claim = `
 UPDATE jobs SET
 	status       = 'RUNNING',
@@ -104,9 +104,9 @@ func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result
 	})
 }
 
-// Enqueue adds a job that runs after delay at the earliest. If maxAttempts is 0, only the policy
-// limits the attempts. If there is a job with this id, Enqueue does nothing. So a program may call
-// Enqueue again if the answer of the database was lost.
+// Enqueue adds a job. The job does not run before the time `delay` has passed. If maxAttempts is 0,
+// only the policy limits the attempts. If there is a job with this id, Enqueue does nothing. So a
+// program may call Enqueue again if the answer of the database was lost.
 func (q *Queue) Enqueue(
 	ctx context.Context, id, payload string, maxAttempts int, delay time.Duration,
 ) error {
@@ -129,8 +129,9 @@ type Job struct {
 	requeues int
 }
 
-// Claim claims a job that is due. The claim ends after lease. If no job is due, Claim returns nil.
-// The returned job may have no attempts left, because its worker may have died in the last attempt.
+// Claim claims a job that is due. The claim ends when the time `lease` has passed. If no job is
+// due, Claim returns nil. The returned job may have no attempts left, because its worker may have
+// died in the last attempt.
 func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 	var j Job
 	var now, first int64
@@ -155,7 +156,7 @@ func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 // the answer of the database was lost.
 var ErrLost = errors.New("jobqueue: the claim is lost")
 
-// Renew extends the claim of a job. The claim then ends after lease, counted from now.
+// Renew extends the claim of a job. The claim then ends when the time `lease` has passed from now.
 func (q *Queue) Renew(ctx context.Context, j *Job, lease time.Duration) error {
 	return q.update(ctx, j, "lease_until = {now} + $1", lease.Microseconds())
 }
@@ -165,8 +166,8 @@ func (q *Queue) Finish(ctx context.Context, j *Job) error {
 	return q.update(ctx, j, "status = 'DONE', lease_until = NULL, ended_at = {now}")
 }
 
-// Fail returns a claimed job to the queue. The job runs again after delay. classes is the number of
-// failed attempts of each error class.
+// Fail returns a claimed job to the queue. The job runs again when the time `delay` has passed. The
+// map `classes` maps the name of each error class to the number of failed attempts of this class.
 func (q *Queue) Fail(
 	ctx context.Context, j *Job, failure error, classes map[string]int, delay time.Duration,
 ) error {
@@ -176,16 +177,16 @@ func (q *Queue) Fail(
 }
 
 // GiveBack returns a claimed job to the queue without counting the attempt. The job may run again
-// now. GiveBack increments requeues, because the next claim has the same number of attempts.
-// Otherwise a GiveBack that is executed twice could end the claim of another worker.
+// now. GiveBack increments the column requeues, because the next claim has the same number of
+// attempts. Otherwise a GiveBack that is executed twice could end the claim of another worker.
 func (q *Queue) GiveBack(ctx context.Context, j *Job, interrupted error) error {
 	return q.update(ctx, j, "status = 'PENDING', last_error = $1, attempts = attempts - 1, "+
 		"requeues = requeues + 1, run_at = NULL, lease_until = NULL, ended_at = {now}",
 		text(interrupted))
 }
 
-// Bury makes a claimed job a dead letter. If ran is false, the claim does not count as an attempt,
-// and last_error is unchanged.
+// Bury makes a claimed job a dead letter. If `ran` is false, the job did not run: the claim does
+// not count as an attempt, and the column last_error is unchanged.
 func (q *Queue) Bury(
 	ctx context.Context, j *Job, ran bool, failure error, letter retryjob.DeadLetter,
 ) error {
@@ -196,7 +197,7 @@ func (q *Queue) Bury(
 	return q.update(ctx, j, buried+", last_error = $2", jsonOf(letter), text(failure))
 }
 
-// jsonOf returns the counts of classes or a dead letter as JSON text.
+// jsonOf returns the number of failures of each error class, or a dead letter, as JSON text.
 func jsonOf(value any) string {
 	text, _ := json.Marshal(value) // Marshal cannot fail for these types
 	return string(text)
@@ -209,8 +210,8 @@ func text(err error) string {
 }
 
 // wait returns a delay in microseconds. For no delay it returns NULL, so that a job without a delay
-// runs even if the clock is set back. wait adds a tick, because the clock may be slow by up to a
-// tick, and a job must not run early.
+// runs even if the clock is set back. wait adds one tick of the clock, because the clock may be
+// slow by up to a tick, and a job must not run early.
 func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	if delay > 0 {
 		us = sql.NullInt64{Int64: (delay + q.tick + time.Microsecond - 1).Microseconds(), Valid: true}

@@ -17,8 +17,8 @@ import (
 type Worker struct {
 	Queue *Queue
 
-	// Run runs a job. The context of Run is canceled when the claim is lost. It is also canceled Grace
-	// after the context of Work is done.
+	// Run runs a job. The context of Run is canceled when the claim is lost. It is also canceled when
+	// the time Grace has passed after the context of Work is done.
 	Run func(context.Context, *Job) error
 
 	Lease time.Duration // how long a claim is valid after its last renewal, at least 1s
@@ -29,9 +29,9 @@ type Worker struct {
 // errIdle means that no job is runnable.
 var errIdle = errors.New("jobqueue: nothing is runnable")
 
-// Work runs jobs until ctx ends. A job that is running at this time may go on for Grace. Then its
-// context is canceled. If the job fails after that, Work returns the job to the queue. Work returns
-// nil, or an error of the database that is not transient.
+// Work runs jobs until ctx ends. A job that is running at this time may go on for the time w.Grace.
+// Then the context of the job is canceled. If the job fails after that, Work returns the job to the
+// queue. Work returns nil, or an error of the database that is not transient.
 //
 // Work uses retry.Do to wait for the next job. An attempt of retry.Do runs all runnable jobs. Then
 // the attempt fails with errIdle or with an error of the database, and retry.Do waits.
@@ -121,8 +121,8 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 }
 
 // keep renews the lease of a job until ctx ends. If the lease is lost, keep returns the reason. If
-// a job does not end after its AttemptTimeout, keep stops renewing the lease one Lease later. Then
-// another worker can claim the job.
+// a job still runs when the time AttemptTimeout + w.Lease has passed, keep stops renewing the
+// lease. Then another worker can claim the job.
 //
 // If a renewal fails, keep returns before the lease ends. The claim takes at most 1/8 of the lease.
 // A renewal begins after 1/3 of the lease. It is attempted for another 1/3, and its last attempt
@@ -152,8 +152,8 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 
 // write writes the result of an attempt. An attempt is interrupted if this worker stops or has lost
 // the lease. Then the job does not become a dead letter. If the worker stops, the attempt does not
-// count. If only the lease was lost, the attempt counts. Otherwise a job that hangs until its lease
-// is lost would run forever.
+// count. If only the lease was lost, the attempt counts. If it did not count, a job that hangs
+// until its lease is lost would run forever.
 func (w *Worker) write(
 	ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter, stops bool,
 ) error {

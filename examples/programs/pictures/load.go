@@ -10,8 +10,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A load is the result of a simulation in which each attempt fails with the same probability. One
-// simulation has three retries for each call. Another simulation has three retries within a budget.
+// A load is the result of a simulation in which each attempt fails with the same probability. In
+// one simulation, a call makes up to three retries. In another simulation, it makes up to three
+// retries as long as a budget allows them.
 type load struct {
 	failing         float64
 	plain, budgeted outcome
@@ -26,7 +27,7 @@ type load struct {
 type outcome struct{ load, success float64 }
 
 // These numbers are from Brooker, "Fixing retries with token buckets and circuit breakers" (2022).
-// There are 100 clients. Each client has a bucket of 5 and makes 600 calls.
+// There are 100 clients. Each client has a budget of 5 retries, and makes 600 calls.
 const (
 	loadClients = 100
 	loadCalls   = 600
@@ -78,16 +79,17 @@ func simulateLoad(random *rand.Rand, failing float64, budget func() *retry.Budge
 	return outcome{float64(attempts) / calls, float64(successes) / calls}
 }
 
-// threeRetries is the closed-form formula for three retries. A retry happens if all attempts before
-// it fail.
+// threeRetries is the closed-form formula for up to three retries of each call, if an attempt fails
+// with the probability x. A retry happens if all attempts before it fail.
 func threeRetries(x float64) outcome {
 	return outcome{1 + x + x*x + x*x*x, 1 - math.Pow(x, loadRetries+1)}
 }
 
-// withinBudget is the closed-form formula for a budget of this library, which each success refills
-// by ratio. R is the number of retries for each call. R is the number that three retries need, but
-// at most the solution of R = ratio * (1-x) * (1+R) + bucketSize / loadCalls. The last term comes
-// from the bucket, which is full at the start.
+// withinBudget is the closed-form formula for up to three retries within a budget of this library,
+// if an attempt fails with the probability x. Each success adds bucketRatio to the budget. Let R be
+// the mean number of retries of a call. R is the same as in threeRetries, but at most the solution
+// of R = bucketRatio * (1-x) * (1+R) + bucketSize / loadCalls. The last term comes from the budget,
+// which is full at the start.
 func withinBudget(x float64) outcome {
 	pay := bucketRatio * (1 - x)
 	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Path is the path of the command. Main sets it.
+// Path is the path of the retry command that the function Main has built.
 var Path string
 
 // Main builds the command and runs the tests of a package.

@@ -90,7 +90,7 @@ type axis struct {
 	format func(float64) string
 }
 
-// timeAxis returns the axis for the time since the outage began, from 0 to end.
+// timeAxis returns the axis for the time since the outage began, from 0 to the time `end`.
 func timeAxis(end time.Duration) axis {
 	return axis{
 		title:  "time since the outage began",
@@ -162,7 +162,7 @@ func niceTicks(limit float64) (ticks []float64, last float64) {
 }
 
 // timeTicks returns the times at which an axis gets a tick. There are at most seven ticks, and the
-// axis ends at end.
+// axis ends at the time `end`.
 func timeTicks(end time.Duration) (ticks []float64) {
 	step := timeStep(end)
 	for v := time.Duration(0); v <= end && v >= 0; v += step {

@@ -92,8 +92,9 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 	return f
 }
 
-// figures returns the line charts of a run. They show all calls and the calls that work, the load
-// of the first four services in Loaded, and the queues of these services.
+// figures returns the line charts of a run. The charts show how many calls come from outside and
+// how many of these calls work, the load of the first four services that Loaded returns, and the
+// queues of these four services.
 func (of Simulation) figures() []figure {
 	rows, names := of.Rows(300), of.Loaded()
 	draw := func(name, class string, value func(Row) float64) line {

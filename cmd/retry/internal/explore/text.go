@@ -21,7 +21,9 @@ func number(v float64, about bool) string {
 	return preview.Thousands(int64(math.Round(v)))
 }
 
-// counted returns a number with its noun or verb, such as "2 retries". It never says "about 0".
+// counted returns n with the text `one` if n is 1, and otherwise with the text `many`, such as "2
+// retries". If `about` is true, n depends on random draws: then the text is "about 2 retries". 0
+// is never written as "about 0".
 func counted(n int, about bool, one, many string) string {
 	if n == 1 && !about {
 		return "1 " + one

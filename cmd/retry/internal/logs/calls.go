@@ -165,8 +165,9 @@ func (l *Files) openCalls() []*Trace {
 	return slices.Concat(slices.Collect(maps.Values(l.open))...)
 }
 
-// closeOldest closes some of these calls, and returns how many it has closed. It closes the calls
-// that had no event for the longest time: all calls if nth is 1, a quarter of them if nth is 4.
+// closeOldest closes some of the open calls in a list, and returns how many calls it has closed. It
+// closes the calls that had no event for the longest time: the whole list if nth is 1, a quarter of
+// the list if nth is 4.
 func (l *Files) closeOldest(calls []*Trace, nth int, why string) int {
 	calls = slices.SortedFunc(slices.Values(calls), func(a, b *Trace) int { return a.turn - b.turn })
 	calls = calls[:(len(calls)+nth-1)/nth]

@@ -127,8 +127,8 @@ func (l *Files) readLine(f *file) error {
 	return nil
 }
 
-// note compares the time of the next event with the time of the event before it, and counts it as
-// later or older.
+// note compares the time of the next event with the time of the event before it. It increments
+// f.later if the next event is later than the event before it, and f.older if it is earlier.
 func (f *file) note(at time.Time) {
 	switch {
 	case f.first.IsZero():

@@ -149,5 +149,6 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// walk looks at most deepest keys deep, so without a path of the user it finds no deeper block.
+// deepest is the number of keys to which the function walk descends in a file. A block below this
+// depth is found only if the user writes the path to it.
 const deepest = 100

@@ -61,8 +61,8 @@ func (p *place) get(plain func(string) string, keys ...string) (found entry, ok 
 	return found, true
 }
 
-// hasKeys reports whether a mapping has the required keys. The parameter required has the same form
-// as shape.has.
+// hasKeys reports whether a mapping has the required keys. The text `required` lists conditions
+// such as "a|b c=d e!=0", as the field `has` of a shape does.
 func (p *place) hasKeys(required string, plain func(string) string) bool {
 	for one := range strings.FieldsSeq(required) {
 		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {

@@ -17,8 +17,8 @@ type shape struct {
 	kinds  string // the kinds of the resource, separated by blanks
 	path   string // the path from the document: * is any key, and ** is any number of keys
 
-	// has are conditions on the keys next to the settings. For example, "a|b c=d e!=0" requires the
-	// key a or b, the key c with the value d, and the key e with a value other than 0.
+	// The text `has` lists conditions on the keys next to the settings. For example, "a|b c=d e!=0"
+	// requires the key a or b, the key c with the value d, and the key e with a value other than 0.
 	has string
 }
 
@@ -97,7 +97,7 @@ func (s *shape) last() string {
 }
 
 // byKey maps the last key of a path to the indexes of the shapes with this key. The keys of the map
-// are results of fold.
+// are results of the function fold, which returns the same text for all spellings of a key.
 var byKey = map[string][]int{}
 
 func init() {
@@ -108,8 +108,8 @@ func init() {
 }
 
 // recognize returns the index of the shape that fits an entry. It returns -1 if no shape fits. The
-// path leads from a node, such as the root of the file, to the entry. The depth of each place must
-// count from the same node.
+// path leads from a node, such as the root of the file, to the entry. The field depth of each place
+// must be counted from this node too.
 func recognize(path []string, e entry) int {
 	if e.in == nil || len(e.under) > longestKey {
 		return -1

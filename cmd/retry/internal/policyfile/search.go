@@ -217,8 +217,8 @@ func (s *search) absent(below []string, e entry, path []string) {
 }
 
 // find follows path from a node, and appends the blocks to which the path leads. walked is the path
-// from the document to the node. beside is the mapping around the node. under is the key of this
-// mapping that contains the node, directly or in lists.
+// from the document to the node. The parameter `beside` is the mapping around the node, and `under`
+// is the key of this mapping that contains the node, directly or in lists.
 func (s *search) find(node *yaml.Node, beside *place, under string, walked, path []string) {
 	inner := node.Kind == yaml.DocumentNode
 	if node = resolved(node); inner {

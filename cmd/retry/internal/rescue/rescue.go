@@ -32,8 +32,8 @@ func Of(a retrysim.Answer) Rescue {
 	return Rescue{"none", a.Outcome.Verdict, a.Lost, a.Margin, a.MarginShare, nil}
 }
 
-// Find also tries pairs of changes that each help alone. It takes only the mostPaired changes that
-// lose the fewest calls.
+// mostPaired is the largest number of changes that Find combines in pairs. Find takes the changes
+// that help alone and lose the fewest calls.
 const mostPaired = 6
 
 // Find tries the changes that people usually make to the system s. The parameter a is the answer
@@ -41,8 +41,8 @@ const mostPaired = 6
 //
 // Find returns the changes that help. A change helps if the verdict becomes better, or if at least
 // a tenth fewer calls are lost. Find also returns each pair of these changes that helps more than
-// either change alone. The result help begins with the change that loses the fewest calls. The
-// result useless contains the changes that do not help.
+// either change alone. In the result `help`, the change that loses the fewest calls comes first.
+// The result `useless` contains the changes that do not help.
 //
 // Find calls progress before each change: done is the number of changes that it has tried, and
 // total is the number of all changes.
@@ -166,7 +166,8 @@ type changer struct {
 }
 
 // add adds a change of a service. If service is "", the change is for all services. The text of the
-// change consists of at, key and value: "web -> db: max_attempts: 3".
+// change consists of the parameters `at`, key and value. In "web -> db: max_attempts: 3", `at` is
+// "web -> db".
 func (c *changer) add(service, at, key, value string, edit func(v *retrysim.Service)) {
 	edits := []func(string, *retrysim.Service){func(name string, v *retrysim.Service) {
 		if service == "" || name == service {

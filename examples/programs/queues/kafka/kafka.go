@@ -41,8 +41,8 @@ var decades = []time.Duration{
 	time.Second, 10 * time.Second, 100 * time.Second, 1000 * time.Second, 10_000 * time.Second,
 }
 
-// Topics returns the names of the topics that must exist besides topic itself. The last name is the
-// topic for dead letters, and the others are the retry topics.
+// Topics returns the names of the topics that a Consumer of `topic` needs in addition to `topic`
+// itself. The last name is the topic for dead letters, and the others are the retry topics.
 func Topics(topic string) (names []string) {
 	for _, decade := range decades {
 		names = append(names, fmt.Sprintf("%s.retry.%.0fs", topic, decade.Seconds()))
