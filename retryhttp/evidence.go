@@ -101,9 +101,10 @@ var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
 // lets GetBody fail after the header has been written. If there is no body, it sets an empty body
 // and a GetBody. Over HTTP/1 an empty body sends nothing.
 //
-// Over HTTP/2 the server could not see that the body is empty, and a proxy could not send the
-// request again. An empty body is not needed there, because over HTTP/2 net/http repeats requests
-// that the server has refused before processing them.
+// If http2 is true, the function does not set an empty body. Over HTTP/2 the server could not see
+// that the body is empty, and a proxy could not send the request again. The repeats of net/http
+// over HTTP/2 need not be prevented, because net/http repeats requests that the server has
+// refused before processing them.
 func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := req.Header[key]; ok {
