@@ -23,7 +23,7 @@ func (p Policy) Lint() (found []Finding) {
 	return found
 }
 
-// A linted is a valid policy with the values that several rules use.
+// A linted is a valid policy, together with values computed from it that several rules of Lint use.
 type linted struct {
 	Policy
 	declared int           // the limit on attempts that is set; 0: no limit, so one attempt
@@ -60,7 +60,8 @@ type lintRule struct {
 	name string // the token of the setting that the finding is about
 	text string // a format for the function finding
 
-	// applies returns nil if the rule does not apply, and otherwise the values for text.
+	// applies returns nil if the rule does not apply, and otherwise the values that the format text
+	// needs.
 	applies func(*linted) []any
 }
 
@@ -210,9 +211,10 @@ var lintRules = []lintRule{
 // most patient queues give up after three weeks.
 const tooLong = 31 * 24 * time.Hour
 
-// longest returns the latest time at which the last retry can start. It returns 0 if p has a
-// MaxElapsed, no retry, or no delay. It also returns 0 for a Backoff or Jitter of the caller, which
-// it does not call. upTo is "up to", or "more than" if p has more retries than a plan can show.
+// longest returns the longest possible time from the start of the first attempt to the start of the
+// last retry. It returns 0 if p has a MaxElapsed, no retry, or no delay. It also returns 0 for a
+// Backoff or Jitter of the caller, which it does not call. upTo is "up to", or "more than" if p has
+// more retries than a plan can show.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
@@ -224,9 +226,9 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 	return worst, "up to"
 }
 
-// mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit,
-// or if p has no limit on attempts. It also returns 0 if the delays may be shorter than in the
-// plan, because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the caller.
+// mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit, or if
+// p has no limit on attempts. It also returns 0 if the delays may be shorter than in the Plan of p,
+// because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the caller.
 func (p *Policy) mostWithin() int {
 	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
 		p.RetryAfter == RetryAfterExact {
@@ -254,7 +256,8 @@ func (p *Policy) builtIn() bool {
 	}
 }
 
-// ownWindow returns the window after an attempt, and never raises it to leastWait. For a
+// ownWindow returns the window from which the delay after an attempt is drawn. It does not raise a
+// short window to leastWait, as a call does if it has no limit on attempts or a HealthyAfter. For a
 // Backoff or Jitter of the caller, it returns 0 and the longest duration.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {

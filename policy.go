@@ -59,9 +59,9 @@ type Policy struct {
 
 	Backoff Backoff // the curve of delays; nil: no delay
 
-	// MaxDelay is the longest delay that Backoff and Jitter may give. 0: no limit. A wait is
-	// longer than MaxDelay in two cases: if a server asks for a longer wait, and if a wait is
-	// raised to 10ms (see above). MaxRetryAfter limits the wait that a server may ask for.
+	// MaxDelay is the longest delay that Backoff and Jitter may give. 0: no limit. A wait is longer
+	// than MaxDelay in two cases: if a server asks for a longer wait, and if a short wait is raised to
+	// 10ms (see the documentation of Policy). MaxRetryAfter limits the wait that a server may ask for.
 	MaxDelay time.Duration
 
 	Jitter     Jitter         // widens each delay to a window; nil: no jitter
@@ -102,11 +102,11 @@ type Policy struct {
 	Classify func(error) *Class // returns the class of an error; nil: no error has a class
 	Budget   *Budget            // limits the retries of all calls that share it; nil: no limit
 
-	// Wait waits before a retry. If Wait is nil, a timer waits. Do calls Wait once before each
-	// retry, after the RetryScheduled. Do calls it even if d is 0. The argument ctx is the context
-	// of the call, and d is the rest of the delay. Wait may return before d has passed, for
-	// example when the network is back. Then the retry starts at once. If Wait took longer than d,
-	// MaxElapsed and the context's deadline are checked again.
+	// Wait waits before a retry. If Wait is nil, a timer waits. Do calls Wait once before each retry,
+	// after the RetryScheduled. Do calls it even if d is 0. The argument ctx is the context of the
+	// call, and d is the part of the delay that has not passed yet. Wait may return before d has
+	// passed, for example when the network is back. Then the retry starts at once. If Wait took longer
+	// than d, MaxElapsed and the context's deadline are checked again.
 	//
 	// If Wait returns an error while ctx is not done, the call stops with ReasonWait, and the
 	// error becomes its Cause. In a test, Wait may skip time. Then it returns how much time it

@@ -116,9 +116,9 @@ func (p *Policy) watches() bool {
 		p.OnEvent != nil || p.Enter != nil
 }
 
-// begin checks that the first attempt of the call is allowed. A queue may ask Once for an
-// attempt above the limit, for example after a worker died in the last attempt. Then begin sets
-// the count to the limit, because no further attempt is made.
+// begin checks that the first attempt of the call is allowed. A queue may ask Once for an attempt
+// above the limit, for example after a worker died in the last attempt. Then begin sets the number
+// of attempts made to the limit, because the attempt above the limit is not made.
 func (c *call) begin(fn func(context.Context) error) bool {
 	switch {
 	case c.ctx == nil:
@@ -179,8 +179,8 @@ func (c *call) refused(err error) bool {
 	}
 }
 
-// attempt makes the next attempt. It returns true if the attempt fails, because then the call
-// goes on.
+// attempt makes the next attempt. It returns true if the attempt fails, because then the call must
+// decide about a retry.
 func (c *call) attempt(fn func(context.Context) error) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
 	c.Attempts, c.number, c.reset = next(c.Attempts), next(c.number), false
@@ -289,8 +289,9 @@ func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	return elapsed, saturate.Max
 }
 
-// settle handles an attempt that NotAttempted wraps: it gives the tokens of this attempt back
-// to the Budgets. For every attempt, it sets payer for the next retry.
+// settle handles an attempt that NotAttempted wraps: it gives the tokens of this attempt back to
+// the Budgets. After every attempt, it sets c.payer to the policy's Budget, or to nil if the next
+// retry must not take a token from this Budget.
 func (c *call) settle(f failure) {
 	if f.unmade {
 		c.payers.refund(c.payer, c.spent)
@@ -329,7 +330,7 @@ func (c *call) refund() {
 	c.paid = 0
 }
 
-// announce reports the RetryScheduled.
+// announce calls OnEvent with a RetryScheduled.
 func (c *call) announce() bool {
 	if c.p.OnEvent != nil {
 		c.tell(RetryScheduled, c.decided)
@@ -420,7 +421,8 @@ func (c *call) stopFor(reason Reason, cause error) bool {
 	return false
 }
 
-// stop reports the CallFinished. It returns the error of the call, or nil after a success.
+// stop calls OnEvent with the CallFinished. It returns the error of the call, or nil after a
+// success.
 func (c *call) stop() error {
 	c.refund()
 	switch {

@@ -52,9 +52,8 @@ func (b *BackOff) Reset() {
 	*b = BackOff{policy: b.policy, began: time.Now(), classes: map[string]int{}}
 }
 
-// Observe tells b how an attempt ended, and returns err unchanged. A nil err counts as a
-// success, and puts Ratio of a retry back into the Budget. Pass each error of the operation
-// through Observe:
+// Observe tells b how an attempt ended, and returns err unchanged. A nil err counts as a success,
+// which refills the policy's Budget by its Ratio. Pass each error of the operation through Observe:
 //
 //	func() error { return b.Observe(call()) }
 //	func() (T, error) { v, err := call(); return v, b.Observe(err) }

@@ -28,8 +28,8 @@ func Retryable(err error) bool { return permanent(err) == nil }
 // After backoff.Permanent has stopped a call, the result of [retry.Unwrap] still contains the
 // *backoff.PermanentError. Compare it with errors.Is and not with ==.
 //
-// Translate returns nil for a PermanentError whose Err is nil, because v4 counts it as a
-// success. For a nil *PermanentError, Translate panics, as both loops do.
+// Translate returns nil for a PermanentError whose Err is nil, because v4 counts it as a success.
+// For a nil *PermanentError, Translate panics, as retry.Do and backoff.Retry do.
 func Translate(err error) error {
 	theirs, ours := permanent(err), retry.IsPermanent(err)
 	switch {

@@ -42,8 +42,8 @@ import (
 //
 // # What to write instead
 //
-// The left column lists the names of v4. The right column contains Go code to paste, in which p
-// is a [retry.Policy]. If no code is needed, it contains a comment.
+// The left column of this table lists the names of v4. The right column contains Go code to paste,
+// in which p is a [retry.Policy]. If no code is needed, it contains a comment.
 //
 //	v4                                  instead
 //
@@ -108,7 +108,8 @@ import (
 //	                                    // is retry.ReasonPermanent, or retry.ReasonRejected
 //	                                    // if Retryable found a PermanentError
 //
-// The function onRetry of the table above returns an OnEvent that calls a Notify of v4:
+// The code in the table above calls a function onRetry. You can copy it from here. It returns an
+// OnEvent that calls a Notify of v4:
 //
 //	func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
 //		return func(_ context.Context, e retry.Event) {
@@ -125,7 +126,8 @@ func Policy(b backoff.BackOff) (retry.Policy, error) {
 	return p, nil
 }
 
-// policyOf returns the policy of b, or the faults of b.
+// policyOf returns the policy that does what v4 does with b. If there is no such policy, fault
+// lists what is wrong with b.
 func policyOf(b backoff.BackOff) (p retry.Policy, fault string) {
 	if v := reflect.ValueOf(b); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return p, "the BackOff is nil: write backoff.NewExponentialBackOff()"

@@ -13,10 +13,10 @@ import (
 //
 //	{"max_retries": 3, "backoff": 1000, "max_backoff": 60000, "backoff_type": "exponential"}
 //
-// In newer blocks, the key of the first delay is init_backoff and not backoff. A block that
-// contains both keys is an error. If a block lacks a setting, the engine uses its own
-// configuration. This package does not know that configuration, so the policy of the zero
-// Argyll makes one attempt.
+// In a newer work_config, the key of the first delay is init_backoff and not backoff. A work_config
+// that contains both keys is an error. If a work_config lacks a setting, the engine uses its own
+// configuration. This package does not know that configuration, so the policy of the zero Argyll
+// makes one attempt.
 type Argyll struct {
 	// MaxRetries is the number of attempts after the first. 0 means no retry. -1 means unlimited.
 	MaxRetries int `json:"max_retries,omitempty" yaml:"max_retries,omitempty"`
@@ -51,17 +51,17 @@ const (
 	argyllBackoffTypes = "fixed, linear or exponential"
 )
 
-// UnmarshalJSON reads the block. See the package documentation.
+// UnmarshalJSON reads the work_config of a step. See the package documentation.
 func (a *Argyll) UnmarshalJSON(data []byte) error {
 	return strict.Decode(a, data, argyll, `{"max_retries": 3}`, (*Argyll).read)
 }
 
-// UnmarshalYAML reads the block. See the package documentation.
+// UnmarshalYAML reads the work_config of a step. See the package documentation.
 func (a *Argyll) UnmarshalYAML(unmarshal func(any) error) error {
 	return readYAML(argyll, unmarshal, a.UnmarshalJSON)
 }
 
-// Keys returns the keys of the block.
+// Keys returns the keys that a work_config of a step may contain.
 func (*Argyll) Keys() []string { return strict.Keys((*Argyll).read) }
 
 func (a *Argyll) read(m *strict.Mapping) {

@@ -53,17 +53,17 @@ const (
 	taskerBackoffs = "none, linear, exponential or fibonacci"
 )
 
-// UnmarshalJSON reads the block. See the package documentation.
+// UnmarshalJSON reads the `retry` block of a step. See the package documentation.
 func (t *Tasker) UnmarshalJSON(data []byte) error {
 	return strict.Decode(t, data, tasker, `{"max_attempts": 3}`, (*Tasker).read)
 }
 
-// UnmarshalYAML reads the block. See the package documentation.
+// UnmarshalYAML reads the `retry` block of a step. See the package documentation.
 func (t *Tasker) UnmarshalYAML(unmarshal func(any) error) error {
 	return readYAML(tasker, unmarshal, t.UnmarshalJSON)
 }
 
-// Keys returns the keys of the block.
+// Keys returns the keys that a `retry` block of a step may contain.
 func (*Tasker) Keys() []string { return strict.Keys((*Tasker).read) }
 
 func (t *Tasker) read(m *strict.Mapping) {

@@ -66,7 +66,7 @@ func (h *TaskHarbor) UnmarshalYAML(unmarshal func(any) error) error {
 	return readYAML(taskHarbor, unmarshal, h.UnmarshalJSON)
 }
 
-// Keys returns the keys of the block.
+// Keys returns the keys of the parameters in JSON and YAML.
 func (*TaskHarbor) Keys() []string { return strict.Keys((*TaskHarbor).read) }
 
 func (h *TaskHarbor) read(m *strict.Mapping) {

@@ -48,7 +48,7 @@ type Event struct {
 	Backoff retry.Backoff
 }
 
-// event turns e into an event of the pipeline. e is an event of the task.
+// event turns e, a retry.Event of a task, into an Event of the pipeline.
 func event(e retry.Event, task Task, o Outcome, v verdict) Event {
 	f := Event{Event: e, Task: task.Label, Rule: -1}
 	switch e.Kind {

@@ -83,9 +83,9 @@ func (v *verdict) fail(rule int, function string, err error, o Outcome) {
 	v.err = withOutcome(v.fault, o)
 }
 
-// class returns the class of the outcome. The class is retried only if the rule says Retry. A
-// retry.Permanent error would also stop the task, but it would stop every loop around the
-// pipeline too.
+// class returns the class of the outcome. The class is retried only if the rule says Retry. For any
+// other directive the class is NonRetryable, which stops only the loop of the task. A
+// retry.Permanent error would stop every loop around the pipeline too.
 func (v *verdict) class() *retry.Class {
 	if v.Do != Retry || v.err != nil {
 		return &retry.Class{NonRetryable: true}

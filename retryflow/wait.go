@@ -14,9 +14,9 @@ func waitingFor(label string, o Outcome) error {
 	return withOutcome(fmt.Errorf("waiting for task %q", label), o)
 }
 
-// pause waits for d, if d is above 0. It calls scheduled when the wait begins. It returns nil
-// after the whole wait. Otherwise the error says why the wait did not begin or why it ended
-// early.
+// pause waits for d, if d is above 0. When the wait begins, it calls the function `scheduled`. It
+// returns nil after the whole wait. Otherwise the error says why the wait did not begin or why it
+// ended early.
 func (r *run) pause(
 	ctx context.Context, d time.Duration, scheduled func(now time.Time),
 ) *retry.Error {
@@ -98,7 +98,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 // now returns the time on the clock of r. This clock is ahead by the time that Wait skipped.
 func (r *run) now() time.Time { return time.Now().Add(r.skipped) }
 
-// bounded returns ctx with an earlier deadline. The difference is the time that Wait skipped.
+// bounded returns a context whose deadline is earlier than the deadline of ctx. The difference
+// between the two deadlines is the time that Wait has skipped.
 func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.skipped > 0 {
 		if deadline, ok := ctx.Deadline(); ok {

@@ -71,10 +71,13 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 //	RateLimit-Reset, X-RateLimit-Reset,  seconds, or a time  the same, draft 06; GitHub,
 //	  X-Rate-Limit-Reset                                     GitLab, Okta
 //
-// The reset of a quota is read only if the quota is used up. A Remaining of 0 means that the quota
-// is used up. If Remaining is missing, a status of 429 means the same. If several quotas are used
-// up, the longest wait applies. The value of a reset is a date or a number. A number is a number of
-// seconds to wait, or the seconds or milliseconds since 1970: the size of the number decides.
+// The last three rows of the table are about quotas. The reset of a quota (t, reset, or a header
+// whose name ends in Reset) says when the quota is filled again. It is read only if the quota is
+// used up. A quota is used up if the number of remaining requests (r, remaining, or a header whose
+// name ends in Remaining) is 0. If this number is missing, a status of 429 means the same. If
+// several quotas are used up, the longest wait applies. The value of a reset is a date or a number.
+// A number is a number of seconds to wait, or the seconds or milliseconds since 1970: the size of
+// the number decides.
 //
 // The Verdict for a 403 or 413 with a wait is Again, as in AdviceOf. The Verdict is Never if the
 // header Idempotent-Replayed of Stripe is true: the server has stored this answer for the
@@ -188,9 +191,11 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// resetWait reads the value of a reset. A number below 1e9 is a number of seconds to wait. A larger
-// number would be a wait of more than 31 years, so it is a time since 1970, in seconds. If a
-// time.Duration cannot hold so many seconds, resetWait reads the number as milliseconds since 1970.
+// resetWait reads a value that says when a quota is filled again, such as the value of the header
+// RateLimit-Reset. It returns the time until then. A number below 1e9 is a number of seconds to
+// wait. A larger number would be a wait of more than 31 years, so it is a time since 1970, in
+// seconds. If a time.Duration cannot hold so many seconds, resetWait reads the number as
+// milliseconds since 1970.
 func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	const aTime = 1e9 * time.Second
 	wait, ok := decimal(value, time.Second)

@@ -29,9 +29,9 @@ func (x *exchange) keepBody(err error) {
 	}
 }
 
-// discard reads and closes the unread body of a response. It returns the first bytes of the body,
-// at most keep bytes. If reading fails, the connection cannot be used again, and nothing else
-// happens.
+// discard reads and closes the unread body of a response. It returns the first bytes of the body.
+// The parameter `keep` is the largest number of bytes that it returns. If reading fails, the
+// connection cannot be used again, and nothing else happens.
 //
 // The body of a plain http.Transport is read in the caller's goroutine. If a Read hangs, canceling
 // the attempt ends the Read. The attempt is canceled discardGrace before the end of discardTime.

@@ -77,7 +77,7 @@ func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
 }
 
 // FlushError is called by http.ResponseController. Without it, the controller would flush the inner
-// ResponseWriter before the report is set.
+// ResponseWriter before the reporter sets the header Retry-Budget-Spent.
 func (r *reporter) FlushError() error {
 	r.report()
 	return http.NewResponseController(r.ResponseWriter).Flush()

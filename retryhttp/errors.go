@@ -25,7 +25,7 @@ func (*timeoutError) Temporary() bool      { return true }
 func (*timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // A netError wraps a timeout. The *url.Error of http.Client calls Timeout only on the error that it
-// wraps directly, so this error must have the method.
+// wraps directly, so a netError must have the method Timeout.
 type netError struct{ error }
 
 func (e netError) Unwrap() error { return e.error }

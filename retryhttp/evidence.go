@@ -77,8 +77,9 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 // repeated returns errAgain if http.Transport itself has repeated the request because the
 // connection broke before the first byte of an answer. Otherwise it returns nil. If all connections
 // speak HTTP/2, it returns nil, because there net/http repeats requests that no server has
-// processed. The exception is a PROTOCOL_ERROR (golang/go#47635), which has no sign in the trace. A
-// Transport below reports its own repeats: see attempt.before.
+// processed. There is an exception: after a PROTOCOL_ERROR of the server (golang/go#47635),
+// net/http repeats a request that may have been processed. The trace does not show this repeat, so
+// it is not found. A Transport below reports its own repeats: see attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {
 	if !e.again.Load() || resp.ProtoMajor >= 2 && e.got.Load() != gotHTTP1 {
 		return nil
@@ -100,9 +101,10 @@ var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
 // lets GetBody fail after the header has been written. If there is no body, it sets an empty body
 // and a GetBody. Over HTTP/1 an empty body sends nothing.
 //
-// Over HTTP/2 the server could not see that the body is empty, and a proxy could not send the
-// request again. An empty body is not needed there, because over HTTP/2 net/http repeats requests
-// that the server has refused before processing them.
+// If http2 is true, the function does not set an empty body. Over HTTP/2 the server could not see
+// that the body is empty, and a proxy could not send the request again. The repeats of net/http
+// over HTTP/2 need not be prevented, because net/http repeats requests that the server has
+// refused before processing them.
 func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := req.Header[key]; ok {

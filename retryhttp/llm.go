@@ -87,9 +87,9 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 }
 
 // errorLLM returns the failure that the body of an error describes, and the beginning of the body.
-// If the body was not read, text is nil. A stream is read only up to the first error event or the
-// first piece of the answer, because a stream may have no end. If reading takes longer than a
-// second, errorLLM cancels the attempt, which ends the body.
+// If the body was not read, the result `text` is nil. A stream is read only up to the first error
+// event or the first piece of the answer, because a stream may have no end. If reading takes longer
+// than a second, errorLLM cancels the attempt, which ends the body.
 func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []byte) {
 	if !hasText(resp) {
 		return said, nil
@@ -149,7 +149,9 @@ func (e *StreamError) Error() string {
 		e.Type, e.Message) + unpaidText(e.unpaid)
 }
 
-// unpaidText returns the end of an error's text. The code is from the lists of this package.
+// unpaidText returns the text that an error gets at its end if the account cannot pay, or "" if
+// code is "". code is the vendor's word for this, such as insufficient_quota. It needs no quotes,
+// because it comes from a list in this package and not from the server.
 func unpaidText(code string) string {
 	if code == "" {
 		return ""
@@ -161,7 +163,7 @@ func unpaidText(code string) string {
 // a wait, and 1ns if it asked for a wait of 0.
 func (e *StreamError) RetryAfter() time.Duration { return e.wait }
 
-// judgeLLM returns an error for an error event. It returns true for more after an event that
+// judgeLLM returns an error for an error event. The result `more` is true after an event that
 // vendors send before the first piece of an answer.
 func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error) {
 	found := failureIn(data)
@@ -231,7 +233,8 @@ func failureIn(data []byte) (found failureLLM) {
 }
 
 // isOpening reports whether an event without an error comes before the first piece of an answer.
-// event is its name, and data is its data. An event has its type in its data, or in its name alone.
+// The parameters are the name and the data of the event. Some vendors write the type of an event
+// into the data, and others only into the name.
 func (f *failureLLM) isOpening(event string, data []byte) bool {
 	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data)
 }
@@ -282,14 +285,14 @@ func (f *failureLLM) code() (code string) {
 	return code
 }
 
-// A detailLLM is a detail of an error of Gemini.
+// A detailLLM is one element of the list "details" in an error of Gemini.
 type detailLLM struct {
 	Type       string `json:"@type"`
 	RetryDelay string // of a google.rpc.RetryInfo
 	Reason     string // of a google.rpc.ErrorInfo
 }
 
-// details returns the first details of an error of Gemini.
+// details returns the list "details" of an error of Gemini, at most headerElements elements.
 func (f *failureLLM) details() (list []detailLLM) {
 	_ = json.Unmarshal(f.Details, &list) // the object of Anthropic leaves list empty
 	return list[:min(len(list), headerElements)]
@@ -313,8 +316,8 @@ func (f *failureLLM) isFinal() bool {
 		status >= 400 && status <= 499 && status != http.StatusConflict && !passes(status)
 }
 
-// nameIn returns the first of the codes, the types and the Status that is in names, or "". A code
-// is more exact than a type, so it comes first.
+// nameIn returns the first code, type or Status of the failure that is in the list `names`, or ""
+// if none is in the list. It looks for the codes first, because a code is more exact than a type.
 func (f *failureLLM) nameIn(names []string) string {
 	for _, name := range []string{f.detailCode(), f.code(), f.Type, f.ErrorType, f.Status} {
 		if slices.Contains(names, name) {

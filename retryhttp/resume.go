@@ -112,8 +112,9 @@ type download struct {
 	cancel context.CancelFunc
 }
 
-// resume returns the body for the caller if Transport.Resume is set. If Resume does not apply, the
-// Content-Length is ignored, because a Base may have decoded the body.
+// resume returns the body for the caller if Transport.Resume is set. If Resume does not apply to
+// the response, the download does not expect as many bytes as the Content-Length says, because a
+// Base may have decoded the body.
 func (x *exchange) resume(resp *http.Response) io.ReadCloser {
 	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), body: resp.Body}
 	d.total, d.end = -1, -1

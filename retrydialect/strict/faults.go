@@ -88,8 +88,8 @@ func (e *Error) Error() string { return e.text }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// Findings returns at most 20 findings. The methods String and InKeys of these findings return
-// the same text.
+// Findings returns at most 20 findings. For each of these findings, the methods String and InKeys
+// return the same text.
 func (e *Error) Findings() []retry.Finding { return slices.Clone(e.findings) }
 
 // One returns an error with one fault. key is the key of the fault, or "" for a fault of the

@@ -217,8 +217,8 @@ func (m *Mapping) List(key, write string) (list []*Mapping) {
 // Keys returns the keys that have not been taken, sorted.
 func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
-// RejectRest adds a fault for each key that has not been taken. Call it after you have taken
-// all known keys. The error calls the mapping by its name, such as "a queue".
+// RejectRest adds a fault for each key that has not been taken. Call it after you have taken all
+// known keys. The parameter `name` is what the error calls the mapping, such as "a queue".
 func (m *Mapping) RejectRest(name string) {
 	if len(m.values) == 0 {
 		return

@@ -66,7 +66,8 @@ func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
 
 // visible returns the mapping that expressions read under the name "outcome". In this mapping, the
 // header retry-after is a number of seconds, even if the server sent a date. The header is missing
-// if retryhttp would ignore it. Then default(…) sets the delay.
+// if retryhttp would ignore it. If an expression reads the missing header, its filter default(…)
+// gives the delay.
 func visible(o retryflow.Outcome) map[string]any {
 	m := object(o)
 	response, _ := m["http"].(map[string]any)

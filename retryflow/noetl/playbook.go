@@ -36,10 +36,11 @@ type Task struct {
 // ParsePlaybook parses a playbook. Its error lists up to 20 faults. Each fault begins with file,
 // the line, and the path in the document. If file is "", the fault begins with the line.
 //
-// The tool of a step is a list of tasks, one task, or the name of a kind. If the tool is not a
-// list, its task has the name of the step as its label. In a list, a task without a label gets
-// the label task_1, task_2 and so on, according to its position. If a step has the key `eval` or
-// `retry`, the step must have exactly one task, which gets these rules.
+// The tool of a step is a list of tasks, one task, or a text. A text is the `kind` of a task that
+// has no other keys. If the tool is not a list, its task has the name of the step as its label. In
+// a list, a task without a label gets the label task_1, task_2 and so on, according to its
+// position. If a step has the key `eval` or `retry`, the step must have exactly one task, which
+// gets these rules.
 //
 // In expressions, rand() draws its numbers from source. Pass the Source of your Pipeline.Policy.
 // If source is nil, rand() uses math/rand/v2.

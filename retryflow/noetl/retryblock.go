@@ -129,8 +129,8 @@ func (r *reader) blockCondition(k *key, limit attempts) condition {
 	return r.readCondition(k, blockDialect(limit))
 }
 
-// ownLimit is the limit in the expression of max_attempts itself, which cannot read its own
-// result.
+// ownLimit is called if the expression under the key max_attempts reads the name max_attempts. It
+// returns an error, because the expression cannot read its own result.
 func ownLimit(retryflow.Outcome) (int, error) {
 	return 0, errors.New("max_attempts cannot be computed from itself")
 }

@@ -144,7 +144,7 @@ func (r *reader) rule(n *yaml.Node, at place, d dialect) (rule retryflow.Rule, i
 	return rule, isElse
 }
 
-// directive reads the key `do` of a rule and the keys that belong to its value.
+// directive reads the key `do` of a rule, and the other keys that the value of `do` allows.
 func (r *reader) directive(m *mapping, rule *retryflow.Rule, d dialect) {
 	k := m.take("do")
 	if k == nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// scopes lists the mappings of the state in which rules can set names. key is the key of a rule
-// that sets names in the mapping scope.
+// scopes lists the mappings of the state in which rules can set names. `scope` is the name of such
+// a mapping, and key is the key of a rule that sets names in this mapping.
 var scopes = []struct{ key, scope string }{
 	{"set_iter", "iter"}, {"set_vars", "vars"}, {"set_ctx", "ctx"}, {"set_shared", "shared"},
 }

@@ -197,8 +197,8 @@ func (m *mapping) get(name string) *key {
 	return nil
 }
 
-// mapping reads the keys of a mapping. If the node is not a mapping, mapping adds a fault with
-// the advice write.
+// mapping reads the keys of a mapping. If the node is not a mapping, mapping adds a fault. The
+// parameter `write` is the advice in the text of this fault.
 func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	n = resolve(n)
 	m := &mapping{place: at.at(n.Line), names: map[string]bool{}}

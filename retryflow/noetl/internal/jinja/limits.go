@@ -14,14 +14,15 @@ const (
 	maxSize = 4 << 20
 )
 
-// step counts n operations.
+// step adds n to the number of operations of the evaluation, and fails if it exceeds maxSteps.
 func (e *evaluation) step(n int) {
 	if e.steps += n; e.steps > maxSteps || n > maxSteps {
 		panic(failf("the expression takes more than %d steps", maxSteps))
 	}
 }
 
-// grow counts n bytes before they are allocated.
+// grow adds n to the number of bytes that the evaluation makes, and fails if it exceeds maxSize.
+// Call grow before the bytes are allocated.
 func (e *evaluation) grow(n int) {
 	if n > maxSize || e.size+n > maxSize {
 		panic(failf("the expression makes values of more than %d bytes", maxSize))
@@ -30,7 +31,7 @@ func (e *evaluation) grow(n int) {
 	e.countRead(n)
 }
 
-// growTimes counts n*times bytes.
+// growTimes is grow for n*times bytes.
 func (e *evaluation) growTimes(n, times int) {
 	if n > 0 {
 		times = min(times, maxSize/n+1) // so that the product cannot overflow
@@ -45,7 +46,7 @@ func (e *evaluation) countRead(n int) { e.step(n / 256) }
 // memberSize is how many bytes each member of a list counts as.
 const memberSize = 16
 
-// text counts the bytes of s, and returns s.
+// text calls grow for the bytes of s, and returns s.
 func (e *evaluation) text(s string) Value {
 	e.grow(len(s))
 	return s

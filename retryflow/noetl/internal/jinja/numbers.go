@@ -78,7 +78,7 @@ func float(v Value) float64 {
 	return v.(float64)
 }
 
-// exact converts a number without rounding.
+// exact returns a number as a big.Float, without rounding.
 func exact(v Value) *big.Float {
 	if n, ok := whole(v); ok {
 		return new(big.Float).SetInt64(n)

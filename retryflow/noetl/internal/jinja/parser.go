@@ -271,9 +271,10 @@ func (p *parser) postfix(n node) node {
 	}
 }
 
-// variable rejects a constant before a dot or a bracket, as in [1, 2][0]. Jinja evaluates such a
-// part when it compiles the template. If the part is missing, Jinja's result depends on the place
-// of the part in the template.
+// variable returns n, which stands before a dot or a bracket. It rejects a constant, such as the
+// list in [1, 2][0]. Jinja evaluates such an expression when it compiles the template. If the
+// constant lacks the member, as in [1, 2][5], Jinja's result depends on where the expression is in
+// the template.
 func variable(n node) node {
 	switch n.(type) {
 	case *constantNode, *listNode, *dictNode:
