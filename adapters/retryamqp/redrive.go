@@ -80,7 +80,7 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 // waitUntil moves a dead letter to a wait queue, so that a worker handles it as a new message at
 // the time `due`. It chooses the wait queue with the longest TTL that is not longer than the wait.
 // The worker that gets the message then lets it wait for the rest of the time. If waitUntil rounded
-// the wait up instead, the messages of an eighth of the window would arrive at the same time.
+// the wait up instead, all messages of the same wait queue would arrive at the same time.
 func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error {
 	left := time.Until(due)
 	if left < time.Millisecond {
