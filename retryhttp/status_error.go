@@ -100,8 +100,9 @@ func (e *StatusError) Error() string {
 
 // keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
 // It also does nothing if e is the error of another response, such as the response of a token
-// server. text is the beginning of the body of a response. requests are all values that the field
-// Request of this response has had, because a Check may set another value.
+// server. text is the beginning of the body of a response. `requests` are all values that the field
+// Request of this response has had. There may be several, because a Check may replace the Request
+// of a response.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 	// The requests are compared first. If e is the error of a response to another call, that call may
 	// be writing hasBody at the same time.
@@ -113,8 +114,8 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 // forgetBody makes keep do nothing for the StatusError in failure. It is called before the response
 // of this StatusError is discarded. A Check may return the same error again for a later attempt,
 // and then the Body must not come from the later response. keep would not notice this, because the
-// responses of a call usually have the same Request. requests are the Requests that the discarded
-// response has had.
+// responses of a call usually have the same Request. `requests` are all values that the field
+// Request of the discarded response has had.
 func forgetBody(failure error, requests ...*http.Request) {
 	e, ok := failure.(*StatusError)
 	if !ok {

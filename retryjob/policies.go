@@ -7,10 +7,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Policies hold the policies of an adapter: one policy for all jobs, and others for single
-// kinds of jobs. Policies are for authors of adapters. The adapter chooses what a kind is, for
-// example a type of task or a subject. A copy shares the policies of the kinds with the
-// original.
+// Policies hold the policies of an adapter: one policy for all jobs, and others for single kinds of
+// jobs. Policies are for authors of adapters. The adapter chooses what a kind is, for example a
+// type of task or a subject. A copy of Policies shares the policies of single kinds with the
+// original, so a Set on the copy also changes the original.
 //
 // Call Set before the first job runs, because Set is not safe for concurrent use. Use
 // [NewPolicies] to make Policies: the zero value has no policy.

@@ -115,7 +115,8 @@ func (r *Record) checkInTurn(previous *Record) error {
 	return nil
 }
 
-// clockStep is how far Time may fall behind Elapsed between two events.
+// From one event of a call to the next, Time may advance less than Elapsed does. clockStep is the
+// largest difference that is allowed.
 const clockStep = 24 * time.Hour
 
 // checkFirst returns an error if r cannot be the first event of a call. A logger above level

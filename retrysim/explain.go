@@ -51,8 +51,8 @@ func Explain(s System, runs int) (a Answer, err error) {
 }
 
 // prolong doubles the Duration of s as long as a run without retries ends with the Verdict
-// Draining. It stops before the Duration is over 16 times as long, or before the run is too
-// large.
+// Draining. It stops before the Duration is more than 16 times the Duration that s had at first, or
+// before the run is too large.
 func (s *System) prolong() error {
 	bare, most := s.withoutRetries(), 16*s.seconds()
 	order, _ := s.order()
