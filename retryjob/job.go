@@ -252,7 +252,7 @@ func believed(stored map[string]int, attempt int) map[string]int {
 	return counts
 }
 
-// counted adds the failure of o to counts, and returns counts. It changes the map in place,
+// counted adds the failure of o to `counts`, and returns `counts`. It changes the map in place,
 // because [believed] has already made a copy for this attempt.
 func counted(counts map[string]int, o Outcome) map[string]int {
 	if counts != nil && o.Class != "" && !o.Interrupted() {

@@ -19,11 +19,11 @@ type Policies struct {
 	kinds  map[string]retry.Policy
 }
 
-// NewPolicies returns Policies in which policy applies to every kind. It returns an error if
-// policy is invalid. It also returns an error if policy sets none of MaxAttempts, MaxRetries,
-// MaxElapsed and NonRetryable, because no job would be retried. If each job has a limit of its
-// own, set MaxAttempts to [retry.Unlimited]. The error begins with adapter, which is the name
-// of the adapter's package.
+// NewPolicies returns Policies in which policy applies to every kind. It returns an error if policy
+// is invalid. It also returns an error if policy sets none of MaxAttempts, MaxRetries, MaxElapsed
+// and NonRetryable, because no job would be retried. If each job has a limit of its own, set
+// MaxAttempts to [retry.Unlimited]. The error begins with `adapter`, which is the name of the
+// adapter's package.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)
@@ -42,8 +42,8 @@ func check(policy retry.Policy) error {
 	return err
 }
 
-// Set sets the policy for one kind of jobs. If [NewPolicies] would refuse policy, Set returns
-// an error and changes nothing. The error begins with prefix and kind. For example, with the
+// Set sets the policy for one kind of jobs. If [NewPolicies] would refuse policy, Set returns an
+// error and changes nothing. The error begins with `prefix` and `kind`. For example, with the
 // prefix "myqueue: type" and the kind "mail", it begins with "myqueue: type mail: ".
 func (p Policies) Set(prefix, kind string, policy retry.Policy) error {
 	if err := check(policy); err != nil {

@@ -61,8 +61,8 @@ func (r *Record) checkAlone() error {
 	return nil
 }
 
-// checkInTurn returns an error if r cannot follow previous because of its kind, its numbers, its
-// times or its error.
+// checkInTurn returns an error if r cannot follow the event `previous` because of its kind, its
+// numbers, its times or its error.
 func (r *Record) checkInTurn(previous *Record) error {
 	if previous == nil {
 		return r.checkFirst()

@@ -169,7 +169,7 @@ func (f *valueFault) Error() string {
 }
 
 // isCut reports whether the line was cut off within this value. It is true if the key of the value
-// is the last key of the line, and the value lacks the "s" at the end of a duration. last is the
+// is the last key of the line, and the value lacks the "s" at the end of a duration. `last` is the
 // last key of the line.
 func (f *valueFault) isCut(last string) bool {
 	return f.key == last && !strings.HasSuffix(f.text, "s")

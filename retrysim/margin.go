@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// margin returns the highest load at which s comes back with all seeds from 1 to runs. The result
+// margin returns the highest load at which s comes back with all seeds from 1 to `runs`. The result
 // is a share of the present load, to within 1 %. s comes back if it recovers, or if its queues get
 // shorter. The parameter `back` says whether s comes back at its present load with all these seeds.
 // If `back` is true, `share` is at least 1. Otherwise `share` is below 1, and it is 0 if s does not

@@ -42,10 +42,10 @@ func isMySQL(conn any) error {
 	return nil
 }
 
-// checkSavepoint releases the savepoint and returns failure, which is the error of the
-// function. If the savepoint is gone, checkSavepoint returns errLeft, because the transaction
-// ended before the function returned. If failure itself ended the transaction, checkSavepoint
-// does not release the savepoint.
+// checkSavepoint releases the savepoint and returns `failure`, which is the error of the function.
+// If the savepoint is gone, checkSavepoint returns errLeft, because the transaction ended before
+// the function returned. If `failure` itself ended the transaction, checkSavepoint does not release
+// the savepoint.
 func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 	if stopped(ctx, tx, failure) {
 		return failure
