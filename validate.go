@@ -86,9 +86,9 @@ type faults []Finding
 // for a Schedule with a million wrong delays would list all of them.
 const mostFaults = 20
 
-// add adds a fault for the setting with this token. index is the index of the value in a list,
-// such as "[2]", or "". advice is a format of package fmt that says what to write instead of
-// value.
+// add adds a fault of a setting. `token` names the setting as in allNames, for example "MaxDelay".
+// `index` is the index of the value in a list, such as "[2]", or "" if the setting is not a list.
+// `advice` says what to write instead of `value`, as a format of package fmt.
 func (f *faults) add(token, index string, value any, advice string) {
 	if len(*f) >= mostFaults {
 		*f = append(*f, Finding{})

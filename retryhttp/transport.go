@@ -97,8 +97,9 @@ import (
 // processed the request before the repeat.
 //
 // Over HTTP/2, net/http repeats requests that the server has refused before processing them. It
-// also repeats a request after an RST_STREAM with PROTOCOL_ERROR, which is no such proof. The
-// Transport does not see this repeat, and treats the request as if it had been sent once.
+// also repeats a request after an RST_STREAM with PROTOCOL_ERROR, although this error does not
+// prove that the server has not processed the request. The Transport does not see such a repeat,
+// and treats the request as if it had been sent once.
 //
 // # An answer that is lost
 //
@@ -146,17 +147,19 @@ type Transport struct {
 	//
 	// If Budgets is nil, each target gets a
 	// Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m, Remember: 1m, Grace: 1s}, so that retries do not
-	// prolong an outage. A call that waits until a server has started soon uses up the 10 retries of
-	// this Budget. For such calls, set Budgets to NoBudgets. The first retry of a request after a 401
-	// or a 407 takes nothing from the Budget, unless the response has a Retry-After. This retry is
-	// made even if the Budget is empty.
+	// prolong an outage. A call that retries while a server is starting uses up the 10 retries of this
+	// Budget in a short time. For such calls, set Budgets to NoBudgets. The first retry of a request
+	// after a 401 or a 407 takes nothing from the Budget, unless the response has a Retry-After. This
+	// retry is made even if the Budget is empty.
 	//
 	// If a target is unavailable for up to a second, no request that may be sent again fails under
 	// retry.Default and this Budget, on three conditions:
 	//
-	//   - The Budget was full when that second began. The Grace of retry.Budget defines "full".
-	//   - No retry had found the Budget empty in the minute before that second.
-	//   - The target can answer the retries that follow, next to its usual requests.
+	//   - The Budget was full when the target became unavailable. The Grace of retry.Budget defines
+	//     "full".
+	//   - In the minute before the target became unavailable, no retry had found the Budget empty.
+	//   - When the target is available again, it can answer the retries in addition to its usual
+	//     requests.
 	//
 	// A target is a scheme, a host and a port. Upper case in a host and an explicit default port make
 	// no difference. Two names of one server are two targets. 127.1 and 127.0.0.1 are also two
@@ -185,8 +188,8 @@ type Transport struct {
 	// error of Base. Check cannot turn an error into a success. If it returns nil for an error, the
 	// error counts as permanent.
 	//
-	// The context of that request is done if the context of the caller's request is done, or if
-	// StallTimeout or AttemptTimeout has passed while Check was reading the body. After
+	// The context of the request that Check gets is done if the context of the caller's request is
+	// done, or if StallTimeout or AttemptTimeout has passed while Check was reading the body. After
 	// AttemptTimeout, Check is called again, with the error of the timeout.
 	//
 	// To keep the server's Retry-After, return or wrap an error of the method StatusError, of the
@@ -196,9 +199,10 @@ type Transport struct {
 	Check func(*http.Request, *http.Response, error) error
 
 	// Advise reads the advice in a response with a status of 400 or above: how long to wait before
-	// another attempt, and whether to make another attempt. The Verdict overrules the status. Advise
-	// is called by the method StatusError, by the function Check and by a Hedge. If Advise is nil,
-	// AdviceOf reads the header Retry-After. VendorAdvice reads more headers.
+	// another attempt, and whether to make another attempt. The Verdict in the Advice overrules the
+	// status of the response. Advise is called by the method StatusError, by the function Check and by
+	// a Hedge. If Advise is nil, AdviceOf reads the header Retry-After. VendorAdvice reads more
+	// headers.
 	//
 	// Advise may read the body of the response. It should limit the number of bytes that it reads,
 	// because AttemptTimeout limits only the time. If Advise has read the body, it must put a new body
@@ -231,12 +235,12 @@ type Transport struct {
 	// complete even if it was cut off.
 	//
 	// After each break, the missing bytes are fetched in a new call under the Policy, in the goroutine
-	// that reads the body. Attempt 1 of this call is the attempt whose body broke off, so Enter is not
-	// called for attempt 1. A later attempt succeeds when its first byte arrives. The next break
-	// starts again at attempt 1, so limit the time of a whole download by its context. If Budgets is
-	// nil, the first retry after 1 KiB or more of progress takes nothing from the Budget of the
-	// target. Check and Prepare are called for the requests of such a call too, and Check must accept
-	// a 206.
+	// that reads the body. Attempt 1 of this call is the attempt whose body broke off, so the Enter of
+	// the Policy is not called for attempt 1. A later attempt succeeds when its first byte arrives.
+	// The next break starts again at attempt 1, so limit the time of a whole download by its context.
+	// If Budgets is nil, the first retry after 1 KiB or more of progress takes nothing from the
+	// Budget of the target. Check and Prepare are called for the requests of such a call too, and
+	// Check must accept a 206.
 	//
 	// If Resume does not apply, or if the missing bytes cannot be fetched, Read returns a
 	// [*BrokenError]. Its text says why, for example "no strong ETag".

@@ -162,7 +162,7 @@ func Run(
 }
 
 // Decide does what [Run] does, for an attempt that was made elsewhere and returned err. Decide
-// reports the events of the attempt, and takes a retry from the Budgets if one follows. Then it
+// reports the events of the attempt, and takes a retry from the Budgets if a retry follows. Then it
 // returns the Outcome. Decide ignores the end of ctx.
 func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome) {
 	failed := func(context.Context) error { return err }
@@ -252,7 +252,7 @@ func believed(stored map[string]int, attempt int) map[string]int {
 	return counts
 }
 
-// counted adds the failure of o to counts, and returns counts. It changes the map in place,
+// counted adds the failure of o to `counts`, and returns `counts`. It changes the map in place,
 // because [believed] has already made a copy for this attempt.
 func counted(counts map[string]int, o Outcome) map[string]int {
 	if counts != nil && o.Class != "" && !o.Interrupted() {
@@ -278,9 +278,10 @@ func byAll(
 	}, earlier
 }
 
-// again makes the decision with the policy change(p), if a panic has prevented the decision. It
-// recovers another panic, because the first panic goes on anyway. If fn was called, the attempt
-// has failed even if ctx is done, so again ignores the end of ctx.
+// If a panic has prevented the decision about the attempt, `again` makes this decision with the
+// policy change(p). If making the decision panics once more, `again` recovers this second panic,
+// because the first panic goes on anyway. If fn was called, the attempt has failed even if ctx is
+// done, so `again` ignores the end of ctx.
 func (r *run) again(ctx context.Context, p retry.Policy, change func(retry.Policy) retry.Policy) {
 	if r.decided {
 		return

@@ -7,10 +7,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Policies hold the policies of an adapter: one policy for all jobs, and others for single
-// kinds of jobs. Policies are for authors of adapters. The adapter chooses what a kind is, for
-// example a type of task or a subject. A copy shares the policies of the kinds with the
-// original.
+// Policies hold the policies of an adapter: one policy for all jobs, and others for single kinds of
+// jobs. Policies are for authors of adapters. The adapter chooses what a kind is, for example a
+// type of task or a subject. A copy of Policies shares the policies of single kinds with the
+// original, so a Set on the copy also changes the original.
 //
 // Call Set before the first job runs, because Set is not safe for concurrent use. Use
 // [NewPolicies] to make Policies: the zero value has no policy.
@@ -19,11 +19,11 @@ type Policies struct {
 	kinds  map[string]retry.Policy
 }
 
-// NewPolicies returns Policies in which policy applies to every kind. It returns an error if
-// policy is invalid. It also returns an error if policy sets none of MaxAttempts, MaxRetries,
-// MaxElapsed and NonRetryable, because no job would be retried. If each job has a limit of its
-// own, set MaxAttempts to [retry.Unlimited]. The error begins with adapter, which is the name
-// of the adapter's package.
+// NewPolicies returns Policies in which policy applies to every kind. It returns an error if policy
+// is invalid. It also returns an error if policy sets none of MaxAttempts, MaxRetries, MaxElapsed
+// and NonRetryable, because no job would be retried. If each job has a limit of its own, set
+// MaxAttempts to [retry.Unlimited]. The error begins with `adapter`, which is the name of the
+// adapter's package.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)
@@ -42,8 +42,8 @@ func check(policy retry.Policy) error {
 	return err
 }
 
-// Set sets the policy for one kind of jobs. If [NewPolicies] would refuse policy, Set returns
-// an error and changes nothing. The error begins with prefix and kind. For example, with the
+// Set sets the policy for one kind of jobs. If [NewPolicies] would refuse policy, Set returns an
+// error and changes nothing. The error begins with `prefix` and `kind`. For example, with the
 // prefix "myqueue: type" and the kind "mail", it begins with "myqueue: type mail: ".
 func (p Policies) Set(prefix, kind string, policy retry.Policy) error {
 	if err := check(policy); err != nil {

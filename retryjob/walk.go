@@ -30,9 +30,9 @@ func Stuck(err error) error { return stuckError{err} }
 func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
 
 // Walk does the work of Redrive that is the same in every queue. It is for authors of adapters.
-// Walk calls iterate once, and iterate must call [Walk.Look] for each dead letter of the queue.
-// To stop early, iterate returns an error. Walk returns the counts even if it returns an error.
-// Every error begins with adapter, which is the name of the adapter's package.
+// Walk calls iterate once, and iterate must call [Walk.Look] for each dead letter of the queue. To
+// stop early, iterate returns an error. Walk returns the counts even if it returns an error. Every
+// error begins with `adapter`, which is the name of the adapter's package.
 func (o RedriveOptions) Walk(adapter string, iterate func(*Walk) error) (RedriveResult, error) {
 	o.Window = min(o.Window, longestWindow)
 	w := &Walk{options: o, began: time.Now()}
@@ -61,10 +61,10 @@ func (w *Walk) stuckOnes() error {
 //     but knows that d cannot go back, it passes an error of [Stuck]. If Filter returns true
 //     for d, the error of the Walk then names d.
 //   - `total` is how many dead letters there are. Look passes it to OnProgress.
-//   - `move` removes d from the dead letters, and lets the job run again as a new job at the
-//     time due. It returns false if d is no longer a dead letter. If it returns an error of
-//     Stuck, the Walk goes on. Look returns any other error, and iterate must then return it as
-//     well.
+//   - `move` removes d from the dead letters, and lets the job run again as a new job at the time
+//     `due`, which is the parameter of `move`. It returns false if d is no longer a dead letter. If
+//     it returns an error of Stuck, the Walk goes on. Look returns any other error, and iterate
+//     must then return it as well.
 func (w *Walk) Look(
 	d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error),
 ) error {

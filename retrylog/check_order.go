@@ -61,8 +61,8 @@ func (r *Record) checkAlone() error {
 	return nil
 }
 
-// checkInTurn returns an error if r cannot follow previous because of its kind, its numbers, its
-// times or its error.
+// checkInTurn returns an error if r cannot follow the event `previous` because of its kind, its
+// numbers, its times or its error.
 func (r *Record) checkInTurn(previous *Record) error {
 	if previous == nil {
 		return r.checkFirst()
@@ -115,7 +115,8 @@ func (r *Record) checkInTurn(previous *Record) error {
 	return nil
 }
 
-// clockStep is how far Time may fall behind Elapsed between two events.
+// From one event of a call to the next, Time may advance less than Elapsed does. clockStep is the
+// largest difference that is allowed.
 const clockStep = 24 * time.Hour
 
 // checkFirst returns an error if r cannot be the first event of a call. A logger above level

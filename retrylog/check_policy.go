@@ -162,8 +162,9 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	return byCode, err
 }
 
-// gives returns the error for a call that stopped for a wrong reason. The parameter reason is the
-// reason that the policy gives.
+// gives returns the error for a call that stopped although the policy says to retry, or stopped for
+// another reason than the policy says. The parameter `reason` is the Reason according to the
+// policy.
 func gives(reason retry.Reason) error {
 	if reason == retry.ReasonRetry {
 		return errors.New("the policy says to retry")

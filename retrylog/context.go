@@ -17,9 +17,9 @@ func WithKey(ctx context.Context, key string) context.Context {
 func Key(ctx context.Context) string { return ctxvalue.LogKey(ctx) }
 
 // WithHedged is for clients that send a second request while the first request is in flight. Pass
-// the returned context to [retry.Do]. At the end of each attempt, hedged is called. If hedged
-// returns true, the Record of the AttemptFinished event has Hedged set. A retryhttp.Hedge inside
-// a retryhttp.Transport does not need WithHedged.
+// the returned context to [retry.Do]. At the end of each attempt, the function `hedged` is called.
+// If it returns true, the Record of the AttemptFinished event has Hedged set. A retryhttp.Hedge
+// inside a retryhttp.Transport does not need WithHedged.
 func WithHedged(ctx context.Context, hedged func() bool) context.Context {
 	return context.WithValue(ctx, ctxvalue.Hedge{}, hedge(hedged))
 }

@@ -15,7 +15,7 @@ import (
 
 // decode finds the events in a line. An event is at the beginning of the line, or after a prefix
 // such as "[pod/web-3/web] " of kubectl. If the line comes from the JSON object of a collector,
-// isCarried is true, and from is the source that the object names.
+// isCarried is true, and `from` is the source, such as a pod, that the object names.
 func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	begin := 0
 	if !bytes.HasPrefix(line, []byte("{")) {
@@ -38,7 +38,7 @@ func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	}
 }
 
-// decodeText reads a line of slog's TextHandler, whose key=value pairs start at begin. It counts
+// decodeText reads a line of slog's TextHandler, whose key=value pairs start at the index `begin`. It counts
 // the line as cut off if it lacks the last key that events of its kind have, or if a value lacks
 // its closing quotation mark.
 func (l *Reader) decodeText(line []byte, begin int, from string) {
@@ -139,8 +139,8 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 }
 
 // add adds r to the events of the line. prefix is the text before the event. If a logger wrote r
-// without a time, r gets the first time that is known: the time in the prefix, the start of its
-// wait, or the time of the last event.
+// without a time, r gets the first time that is known: the time in the prefix, the start of the
+// wait before a retry (Due minus Delay), or the time of the event before.
 func (l *Reader) add(r Record, prefix []byte, from string) {
 	v := l.v
 	r.Line, r.Logged = l.next.Number, v.logged()

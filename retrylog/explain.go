@@ -134,7 +134,8 @@ func appendFacts(text []byte, e *retry.Event) []byte {
 	return text
 }
 
-// If the call has begun anew, countedFrom is the text after the Number of an attempt.
+// If a call began anew after an attempt that ran past HealthyAfter, the Number of an attempt counts
+// from there. In such a call, Explain writes countedFrom after the Number.
 const countedFrom = " counted from the last attempt that ran past HealthyAfter"
 
 // appendStopped appends how many attempts a call made before it stopped.

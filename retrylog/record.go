@@ -54,7 +54,8 @@ var (
 	ended     = each[3:]
 )
 
-// isKnown reports whether this version knows the kind of a Record. Others are from a newer version.
+// isKnown reports whether this version knows the kind of a Record. A Record of any other kind was
+// written by a newer version.
 func isKnown(kind retry.EventKind) bool { return slices.Contains(each, kind) }
 
 // fields contains all fields in the order in which slog writes them.

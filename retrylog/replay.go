@@ -32,7 +32,7 @@ import (
 //   - an error that differs from the error in the event before, although both events are about the
 //     same attempt
 //   - a field that events of this kind do not have
-//   - a Time that falls behind Elapsed by more than a day between two events
+//   - a Time that has advanced by over a day less than Elapsed since the event before
 //
 // Time may advance up to a day less than Elapsed, because a clock may be adjusted or its time
 // zone corrected. Time may advance by any amount more than Elapsed, because the clock that

@@ -26,8 +26,10 @@ func newValues() *values {
 	return &values{texts: make([][]byte, len(keys))}
 }
 
-// object adds the known keys of a JSON object to v. For a group, it stores "{}" and adds the place
-// keys inside the group. outer is false for the object of a group.
+// object adds the known keys of a JSON object to v. A group is a key such as "kubernetes" whose
+// value is another object. For a group, `object` stores "{}" as the value, and adds only those keys
+// of the group that name the source of the line, such as "pod". `outer` is false if this call reads
+// the value of a group.
 func (v *values) object(object []byte, outer bool) {
 	for name, value := range strict.Members(object) {
 		k := keys[string(name)]
@@ -47,7 +49,8 @@ func (v *values) object(object []byte, outer bool) {
 	}
 }
 
-// emptyGroup stands for a group, whose keys are stored on their own.
+// emptyGroup is stored as the value of a group, which is a key such as "kubernetes" whose value is
+// an object. The keys inside the object are stored on their own.
 var emptyGroup = []byte("{}")
 
 // pairs adds the known keys of a line of key=value pairs to v. It stops at the first word that is
@@ -166,7 +169,7 @@ func (f *valueFault) Error() string {
 }
 
 // isCut reports whether the line was cut off within this value. It is true if the key of the value
-// is the last key of the line, and the value lacks the "s" at the end of a duration. last is the
+// is the last key of the line, and the value lacks the "s" at the end of a duration. `last` is the
 // last key of the line.
 func (f *valueFault) isCut(last string) bool {
 	return f.key == last && !strings.HasSuffix(f.text, "s")

@@ -83,10 +83,10 @@ import (
 //	any other error, even a bare io.EOF                no         no         not known
 //
 // A reset of an HTTP/2 stream is transient if its code is NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM,
-// CANCEL or ENHANCE_YOUR_CALM. On Windows, the errors of the first three lines are the Winsock
-// errors 10024, 10049 to 10055, 10060, 10061, 10064 and 10065. On Plan 9, the errors of the first
-// three lines are unknown, because the system has no error numbers. RFC 1035 calls the temporary
-// failure of DNS a "server failure".
+// CANCEL or ENHANCE_YOUR_CALM. On Windows, the errors in the first three lines of the table are the
+// Winsock errors 10024, 10049 to 10055, 10060, 10061, 10064 and 10065. On Plan 9, the errors in
+// these three lines are unknown, because the system has no error numbers. RFC 1035 calls the
+// temporary failure of DNS a "server failure".
 //
 // err may wrap several of these errors. Then a permanent error decides. Without a permanent error,
 // an error of a context decides. Otherwise a transient error decides.
@@ -249,8 +249,9 @@ func judgeText(text string) verdict {
 }
 
 // resetPasses reports whether another attempt may succeed after an HTTP/2 stream was reset. text is
-// the text of the error, such as "stream error: stream ID 3; CANCEL; received from peer". If the
-// code is not in the list, the request itself is at fault.
+// the text of the error, such as "stream error: stream ID 3; CANCEL; received from peer". The code
+// of this example is CANCEL. A code that resetPasses does not list says that the request itself is
+// at fault.
 func resetPasses(text string) bool {
 	_, code, _ := strings.Cut(text, "; ")
 	code, _, _ = strings.Cut(code, ";")

@@ -32,7 +32,8 @@ func (b *Budget) Take(now time.Duration, number int) bool {
 	return allowed
 }
 
-// Success records that a call succeeded at the time now. It puts Ratio of a retry back.
+// Success records that a call succeeded at the time now. It puts a part of a retry back into the
+// Budget. The part is the Ratio of the Budget, so 0.1 is a tenth of a retry.
 func (b *Budget) Success(now time.Duration) {
 	if b != nil {
 		b.budget.success(0, int64(now))
@@ -66,8 +67,8 @@ type budget struct {
 	accounts map[uint32]*account // one for each client; a client without an account has a full budget
 }
 
-// An account counts the retries of one client. fullAt and emptyAt contain the time plus one, so
-// that 0 means never.
+// An account counts the retries of one client. fullAt and emptyAt are times in nanoseconds since
+// the start, plus one, so that 0 means never.
 type account struct {
 	spent         int64 // Size minus the retries that are left, in billionths; negative for a surplus
 	first         int64 // when the budget was first used
@@ -142,8 +143,8 @@ func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool)
 	return number <= graceRetry && timeSince(a.fullAt, now) < b.grace, false
 }
 
-// timeSince returns the time from moment to now. moment is a fullAt or an emptyAt. If moment is
-// 0, which means never, timeSince returns the longest time.
+// timeSince returns the time from `moment` to `now`. `moment` is the fullAt or the emptyAt of an
+// account. If `moment` is 0, which means never, timeSince returns the longest time.
 func timeSince(moment, now int64) int64 {
 	if moment > 0 {
 		return now - moment + 1

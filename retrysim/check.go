@@ -35,8 +35,8 @@ func RecoversWithin(d time.Duration) Condition {
 	}
 }
 
-// LoadAtMost demands that the requests to a service in any 3 seconds are at most factor times its
-// normal load. The normal load is the number of requests that the calls of these 3 seconds would
+// LoadAtMost demands that the requests to a service in any 3 seconds are at most its normal load
+// times `factor`. The normal load is the number of requests that the calls of these 3 seconds would
 // make if no attempt failed. If fewer calls come than Rate says, the normal load is computed from
 // Rate. A factor of 1.5 allows one retry for two requests.
 func LoadAtMost(service string, factor float64) Condition {

@@ -61,7 +61,8 @@ type service struct {
 	waited, started int
 	wait            float64 // the sum of the waits of all requests that got a worker
 
-	// integral is busy x time, summed over this second up to the time since.
+	// integral is the sum of busy x time in this second, up to the time that the field `since`
+	// contains.
 	integral, since int64
 
 	// work is the time for which the requests that ended in this second occupied their workers.
@@ -222,8 +223,9 @@ func (e *engine) schedule(d int64, kind uint64, r *request) {
 	e.events.push(event{at: e.now + min(d, math.MaxInt64-e.now), r: r, gen: r.gen}, kind)
 }
 
-// applyTriggers computes the fields of a service that triggers change. It applies the triggers
-// that are active now.
+// A trigger can change the number of workers, the work, the failures or the rate of a service.
+// applyTriggers computes the fields of v for these values again, with the triggers that are active
+// now.
 func (e *engine) applyTriggers(v *service) {
 	rate := v.rate
 	v.pool, v.mean = cmp.Or(v.Workers, retry.Unlimited), float64(v.Work)
@@ -271,7 +273,7 @@ func (e *engine) arrive(v *service) {
 
 func (v *service) hasWorker() bool { return v.pool < 0 || v.busy < v.pool }
 
-// integrate extends the integral of busy to the present time.
+// integrate brings v.integral, the sum of busy x time, up to the present time.
 func (e *engine) integrate(v *service) {
 	v.integral += int64(v.busy) * (e.now - v.since)
 	v.since = e.now

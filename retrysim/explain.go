@@ -9,11 +9,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Explain simulates s several times, with the seeds from 1 to runs. It repeats one of these runs
+// Explain simulates s several times, with the seeds from 1 to `runs`. It repeats one of these runs
 // without retries. It also finds the highest load at which s recovers in all runs. Near this load
-// some runs recover and others do not, so about 10 runs are useful. If runs is below 1, Explain
-// returns an error. If even the run without retries has not recovered at the end, Explain
-// simulates a longer Duration, up to 16 times the Duration of s.
+// some runs recover and others do not, so about 10 runs are useful. If `runs` is below 1, Explain
+// returns an error. If even the run without retries has not recovered at the end, Explain simulates
+// a longer Duration, up to 16 times the Duration of s.
 func Explain(s System, runs int) (a Answer, err error) {
 	if runs < 1 {
 		return a, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
@@ -51,8 +51,8 @@ func Explain(s System, runs int) (a Answer, err error) {
 }
 
 // prolong doubles the Duration of s as long as a run without retries ends with the Verdict
-// Draining. It stops before the Duration is over 16 times as long, or before the run is too
-// large.
+// Draining. It stops before the Duration is more than 16 times the Duration that s had at first, or
+// before the run is too large.
 func (s *System) prolong() error {
 	bare, most := s.withoutRetries(), 16*s.seconds()
 	order, _ := s.order()
@@ -69,7 +69,7 @@ func (s *System) prolong() error {
 	}
 }
 
-// runSeeds simulates s with the seeds from 1 to runs. If a longer run may have another Verdict,
+// runSeeds simulates s with the seeds from 1 to `runs`. If a longer run may have another Verdict,
 // it starts again with a longer Duration. Of the outcomes with the worst Verdict, it returns the
 // middle one in the order of Recovery, EmptyIn and Lost.
 func (s *System) runSeeds(runs int) (Outcome, error) {

@@ -8,7 +8,8 @@ type event struct {
 	r     *request // the request that the event is about; nil if the event is about a service
 	index int32    // the index of the service; used only if r is nil
 
-	// gen is the generation of the request or of the arrival. For evTimeout, gen is the index of
+	// gen is the gen of the request r when the event was pushed. For evArrive, gen is the field
+	// arrival of the service, which changes when the rate changes. For evTimeout, gen is the index of
 	// the edge.
 	gen uint32
 }

@@ -32,7 +32,8 @@ func readKeys(m *strict.Mapping, keys []key) {
 	}
 }
 
-// check calls fault for each value that is not valid.
+// check calls the function `fault` for each of the keys whose value is not valid. `at` is the path
+// before the name of a key, such as "services.web.".
 func check(fault func(key string, value any, write string), at string, keys []key) {
 	for _, k := range keys {
 		if !k.valid {

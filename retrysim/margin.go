@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// margin returns the highest load at which s comes back with all seeds from 1 to runs. The result
-// is a share of the present load, to within 1 %. s comes back if it recovers, or if its queues
-// get shorter. back says whether s comes back at its present load with all these seeds. If back
-// is true, share is at least 1. Otherwise it is below 1, and 0 if s does not come back at a
-// thousandth of its load. If no service has Workers, no load is too high. fails is the entry that
-// loses the largest share of its calls above the margin.
+// margin returns the highest load at which s comes back with all seeds from 1 to `runs`. The result
+// is a share of the present load, to within 1 %. s comes back if it recovers, or if its queues get
+// shorter. The parameter `back` says whether s comes back at its present load with all these seeds.
+// If `back` is true, `share` is at least 1. Otherwise `share` is below 1, and it is 0 if s does not
+// come back at a thousandth of its load. If no service has a limit of Workers, no load is too high.
+// `fails` is the entry service that loses the largest share of its calls above the margin.
 func (s System) margin(runs int, back bool) (share float64, fails string, err error) {
 	least := 0.0
 	if share = 0.99; back {

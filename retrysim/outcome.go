@@ -21,8 +21,8 @@ type Outcome struct {
 	// worked.
 	EmptyIn time.Duration `json:"empty_in,omitzero"`
 
-	// Relapses is how often the system failed again after a recovery. It has failed again if too few
-	// calls work for 10s.
+	// Relapses is how often the system failed again after a recovery. A failure counts if too few
+	// calls worked in 10 consecutive seconds.
 	Relapses int `json:"relapses,omitzero"`
 
 	Calls  int `json:"calls"`  // calls from outside

@@ -12,8 +12,9 @@ import (
 // the conversion, some processors would fuse the multiplication and the addition, and round once
 // instead of twice.
 
-// A stream is a source of random numbers. Each service has several streams. So the calls arrive
-// at the same times, however many numbers the policies draw.
+// A stream is a source of random numbers. Each service has several streams. One stream draws the
+// times at which calls arrive, and another stream draws the seeds of the delays. So two runs with
+// the same seed and different policies have the same arrivals.
 type stream struct{ *rand.PCG }
 
 func newStream(seed uint64, service, use string) stream {

@@ -67,9 +67,8 @@ func (l Load) MarshalJSON() ([]byte, error) {
 	}{plain(l), strict.Duration(l.MeanWait)})
 }
 
-// load returns the counts of a service for the first seconds of a run, with one row for each
-// second. It multiplies
-// all counts by scale, because the engine may simulate a part of a larger system.
+// load returns the counts of the service v in the first `seconds` seconds of the run. It multiplies
+// all counts by `scale`, because the engine may simulate a part of a larger system.
 func (v *service) load(seconds, scale int, normal float64) Load {
 	l := Load{
 		Normal:   normal * float64(scale),

@@ -142,18 +142,21 @@ type Trigger struct {
 type Change string
 
 const (
-	// Workers means that only Value workers take new requests. With a Value of 0, no new request
-	// gets a worker. Requests that already have a worker go on.
+	// Workers limits the number of workers that take new requests. The limit is the Value of the
+	// Trigger. With a Value of 0, no new request gets a worker. Requests that already have a worker go
+	// on.
 	Workers Change = "workers"
 
-	// Slower means that work takes Value times as long if it begins during the event.
+	// Slower means that work which begins during the event takes longer. The Value of the Trigger is
+	// the factor, so a Value of 3 means three times as long.
 	Slower Change = "slower"
 
-	// Fail means that the service refuses a share of the requests at once. The share is Value, so a
-	// Value of 1 refuses all requests.
+	// Fail means that the service refuses a share of the requests at once. The share is the Value of
+	// the Trigger, so a Value of 1 refuses all requests.
 	Fail Change = "fail"
 
-	// Rate means that Value calls a second come from outside.
+	// Rate replaces the Rate of the service. The Value of the Trigger is how many calls a second come
+	// from outside during the event.
 	Rate Change = "rate"
 )
 

@@ -152,8 +152,9 @@ func (r *perSecond) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A number must be above 0 in the text form. In Go, 0 means the default, such as unlimited
-// workers. A person who writes "workers": 0 does not mean unlimited workers.
+// The type number is for fields such as Workers, whose value in the text form must be above 0. In
+// Go, 0 means the default, such as unlimited workers. A person who writes "workers": 0 does not
+// mean unlimited workers.
 type number int
 
 func (n *number) UnmarshalJSON(text []byte) error {

@@ -89,9 +89,10 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 	return up, overloaded
 }
 
-// recovery returns the second of the last recovery after end, or -1 if there is no recovery.
-// relapses counts how often the system failed again after a recovery. It has failed again if too
-// few calls work for hold seconds.
+// recovery returns the second in which the last recovery begins, not before the second `end`. It
+// returns -1 if the system has not recovered, or has failed again after its last recovery. relapses
+// counts how often the system failed again. It has failed again if too few calls work for as many
+// seconds as `hold` says.
 func recovery(up []bool, end int) (back, relapses int) {
 	back = -1
 	for i, run := end, 0; i < len(up); i++ {
@@ -121,18 +122,19 @@ func sum(rows []LoadSecond) (calls, worked int) {
 }
 
 // enoughWorked reports whether enough calls worked: at least 90 % of the usual share, minus what
-// chance explains. Each simulated call stands for scale calls of a larger system. The larger
-// scale is, the more chance explains. Chance explains nothing if all calls usually work.
+// chance explains. A simulated call may stand for several calls of a larger system, and `scale` is
+// how many. The larger `scale` is, the larger is the difference that chance explains. Chance
+// explains nothing if all calls usually work.
 func enoughWorked(calls, worked int, usual float64, scale int) bool {
 	n := float64(calls)
 	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(scale))
 	return float64(worked) >= float64(goodShare*usual*n)-chance
 }
 
-// emptyIn estimates the time until the queues are empty. It assumes that the queues go on
-// changing as in the last third of the time since the second end. It returns 0 unless the queues
-// get shorter by more than chance explains. growing reports whether the queues get longer by more
-// than chance explains.
+// emptyIn estimates the time until the queues are empty. It assumes that the queues go on changing
+// as in the last third of the time after the second `end`. It returns 0 unless the queues get
+// shorter by more than chance explains. growing reports whether the queues get longer by more than
+// chance explains.
 func emptyIn(r *Result, end int) (left time.Duration, growing bool) {
 	from := len(r.Seconds) - (len(r.Seconds)-end)/3
 	n := len(r.Seconds) - from

@@ -43,8 +43,9 @@ var mySQLPasses = []uint16{
 // closes the connection without an answer.
 var tiDBConflicts = []uint16{8002, 8005, 8022, 8028, 9007}
 
-// elsewhere is true for the answer of a server that has become read-only, and of a node that is
-// cut off from its cluster (error 1047 of Galera, 8027 of TiDB).
+// elsewhere reports whether another attempt needs another connection. It returns true if the server
+// has become read-only, or if it is a node that is cut off from its cluster (error 1047 of Galera,
+// 8027 of TiDB).
 func (e mySQL) elsewhere() bool {
 	return e.readOnly() || slices.Contains([]uint16{1792, 1836, 1047, 8027}, e.number)
 }
@@ -53,7 +54,8 @@ func (e mySQL) elsewhere() bool {
 // such as --secure-file-priv. The name of the option is not translated.
 func (e mySQL) readOnly() bool { return e.number == 1290 && strings.Contains(e.text, "read-only") }
 
-// refused is true for these errors:
+// refused reports whether this answer to COMMIT means that nothing was applied. It returns true for
+// these errors:
 //
 //   - SQLSTATE class 40, which includes Galera's 1213 and group replication's 3101
 //   - TiDB's conflicts

@@ -50,10 +50,11 @@ func (s sqlState) passes() bool {
 	}
 }
 
-// refused is false for codes that are not failures (classes 00 to 02). It is also false for
-// lost connections, shutdowns, crashes, interruptions and full disks, because they may come
-// after the commit was written. Class 70 contains MySQL's interruptions. ODBC and MySQL use
-// class HY for all kinds of errors.
+// refused reports whether this answer to COMMIT means that nothing was applied. It returns false
+// for codes that are not failures (classes 00 to 02). It also returns false for lost connections,
+// shutdowns, crashes, interruptions and full disks, because they may come after the commit was
+// written. Class 70 contains MySQL's interruptions. ODBC and MySQL use class HY for all kinds of
+// errors.
 func (s sqlState) refused() bool {
 	switch s.code[:2] {
 	case "00", "01", "02", "08", "53", "57", "58", "70", "HY", "XX":
@@ -63,8 +64,8 @@ func (s sqlState) refused() bool {
 	}
 }
 
-// elsewhere is true for the answer of a server that has become a standby. A balancer or a proxy
-// may keep connections to this server open.
+// elsewhere reports whether another attempt needs another connection. It returns true if the server
+// has become a standby. A balancer or a proxy may keep connections to this server open.
 func (s sqlState) elsewhere() bool { return s.code == readOnlyState || s.standby() }
 
 // standby reports whether a standby refused the BEGIN READ WRITE of lib/pq.

@@ -119,7 +119,7 @@ func (c Columns) validate() error {
 	return nil
 }
 
-// below returns an SQL expression that is true if attempts is below limit.
+// below returns an SQL expression that is true if `attempts` is below `limit`.
 func below(attempts string, limit int) string {
 	if limit == retry.Unlimited {
 		return "TRUE"

@@ -56,7 +56,9 @@ type rollbackError struct{ function, all error }
 func (e *rollbackError) Error() string   { return e.all.Error() }
 func (e *rollbackError) Unwrap() []error { return []error{e.function, e.all} }
 
-// rolledBack returns the error of the function. It adds err if the text of err says more.
+// rolledBack returns the error of the function, joined with err. err is the error that transact
+// returned, which may come from the rollback. If the text of `function` already contains the text
+// of err, rolledBack leaves err out.
 func rolledBack(function, err error) error {
 	switch {
 	case strings.Contains(function.Error(), err.Error()):

@@ -55,7 +55,8 @@ func (l *lease) begin(
 	return tx, err
 }
 
-// The method ask calls the function ask. If the driver of the database panics, l.stuck stays set.
+// The method ask calls the function ask. If the driver of the database panics, l.stuck stays true,
+// because the panic may have left the connection locked.
 func (l *lease) ask(database func() error) error {
 	l.stuck = true
 	return ask(func() error {
@@ -126,9 +127,9 @@ func (l *lease) rollback(ctx context.Context, tx *sql.Tx) error {
 	}
 }
 
-// end returns the connection to the pool, or closes it if err says that the next transaction
-// needs another connection. If ctx is done, database/sql may still be rolling back, so end does
-// not wait.
+// end returns the connection to the pool, or closes it if err says that the next transaction needs
+// another connection. If ctx is done, database/sql may still be rolling back, so the method `end`
+// does not wait for the connection.
 func (l *lease) end(ctx context.Context, opts *sql.TxOptions, err error) {
 	if l.caller != nil {
 		busyConns.Delete(l.caller)

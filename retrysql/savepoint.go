@@ -32,8 +32,9 @@ func hasSavepoint(db Beginner) bool {
 var errIsMySQL = errors.New("go-sql-driver/mysql")
 
 // isMySQL returns errIsMySQL for a connection of go-sql-driver/mysql. The result is an error
-// because sql.Conn.Raw returns the error of the function that it calls, and nothing else. A
-// variable of a closure would be allocated for every driver.
+// because sql.Conn.Raw returns the error of the function that it calls, and nothing else. A closure
+// that sets a variable would also work, but Go would allocate the variable in each call, even with
+// another driver.
 func isMySQL(conn any) error {
 	if structOf(conn, "mysqlConn").IsValid() {
 		return errIsMySQL
@@ -41,10 +42,10 @@ func isMySQL(conn any) error {
 	return nil
 }
 
-// checkSavepoint releases the savepoint and returns failure, which is the error of the
-// function. If the savepoint is gone, checkSavepoint returns errLeft, because the transaction
-// ended before the function returned. If failure itself ended the transaction, checkSavepoint
-// does not release the savepoint.
+// checkSavepoint releases the savepoint and returns `failure`, which is the error of the function.
+// If the savepoint is gone, checkSavepoint returns errLeft, because the transaction ended before
+// the function returned. If `failure` itself ended the transaction, checkSavepoint does not release
+// the savepoint.
 func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 	if stopped(ctx, tx, failure) {
 		return failure
@@ -59,10 +60,12 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 	return err
 }
 
-// stopped reports whether failure ended the transaction, and the last statement changed no row
-// after that. In this case the savepoint may be gone, and nothing is wrong. If a lock wait timeout
-// has not ended the transaction, stopped returns false. If stopped returns false and the savepoint
-// is gone all the same, a statement has committed the transaction.
+// `failure` is the error of the function. stopped reports whether this error, for example a
+// deadlock, ended the transaction, and the last statement of the function changed no row. In this
+// case the savepoint may be gone, and nothing is wrong. If a lock wait timeout has not ended the
+// transaction, stopped returns false. If stopped returns false and the savepoint is gone all the
+// same, the function may have committed something, because it went on after a deadlock or sent a
+// statement that commits.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {

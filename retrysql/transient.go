@@ -115,10 +115,11 @@ import (
 //	an error whose methods panic           no     the panic is recovered
 //	any other                              no     not known
 //
-// pgdriver also returns a bare io.EOF for a lost connection. In PostgreSQL's manual, section
-// 13.5 is "Serialization Failure Handling", and appendix A lists the error codes. The SQLSTATE
-// 23505 unique_violation belongs to "any other". The manual advises to retry it if the
-// transaction looks for a free key before it inserts. Write a RetryIf for this case.
+// pgdriver also returns a bare io.EOF for a lost connection. In PostgreSQL's manual, section 13.5
+// is "Serialization Failure Handling", and appendix A lists the error codes. The SQLSTATE 23505
+// unique_violation belongs to the line "any other" of the first table. The manual advises to retry
+// this error if the transaction looks for a free key before it inserts. Write a RetryIf for this
+// case.
 func Transient(err error) bool {
 	return harmless.Or(false, func() bool { return isTransient(err) })
 }

@@ -70,8 +70,8 @@ const (
 	patience = 10 * time.Second // how long check waits for p.probe
 )
 
-// check fails t with each line that p.probe returns. It also fails t if p.probe does not
-// return.
+// check runs p.probe and passes each line that p.probe returns to t.Errorf. It also calls t.Errorf
+// if p.probe does not return.
 func check(t testing.TB, p *prober) {
 	t.Helper()
 	result := make(chan []string, 1)
@@ -109,7 +109,7 @@ type prober struct {
 	broken []string
 }
 
-// An answer is the result of a call.
+// An answer is the result of one call of the function that a prober tests.
 type answer struct {
 	window
 	ok bool // true: the call did not panic

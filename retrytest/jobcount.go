@@ -12,10 +12,10 @@ import (
 )
 
 // JobCount checks that your own queue counts the attempts of a job as retryjob needs them: the
-// count must include the attempt that begins, so the first attempt has number 1. Before you
-// call JobCount, put one job into the queue. The function work must do what a worker of your
-// queue does: take the job, and run it with the policy and the function that JobCount passes.
-// If the job has ended, work must do nothing.
+// count must include the attempt that begins, so the first attempt has number 1. Before you call
+// JobCount, put one job into the queue. The function `work` must do what a worker of your queue
+// does: take the job, and run it with the policy and the function that JobCount passes. If the job
+// has ended, `work` must do nothing.
 //
 //	retrytest.JobCount(t, policy, func(p retry.Policy, fn func(context.Context) error) {
 //		row := claim(t, db) // counts the attempt

@@ -10,9 +10,9 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Schedule checks the delays of p for an operation that always fails and takes no time. p must
-// wait exactly the delays in want, and then stop. If p never stops, because it is unlimited and
-// has no MaxElapsed, Schedule checks only that the delays of p start with want.
+// Schedule checks the delays of p for an operation that always fails and takes no time. p must wait
+// exactly the delays in `want`, and then stop. If p never stops, because it is unlimited and has no
+// MaxElapsed, Schedule checks only that the delays of p start with `want`.
 //
 // With a Jitter, each delay is drawn from a window. To check the curve alone, set p.Jitter to
 // nil. To check the windows, use [Table].

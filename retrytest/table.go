@@ -30,9 +30,9 @@ type Row struct {
 	Lo, Hi time.Duration
 }
 
-// Table checks that p makes the decision in each row. If p makes another decision in some rows,
-// one failure lists all these rows. A Row has no counts of earlier failures of a class. So the
-// limit of a class counts all failures.
+// Table checks that p makes the decision in each row. If p makes another decision in some rows, one
+// failure lists all these rows. A Row does not say how many earlier failures had the same class. So
+// if a [retry.Class] has a limit, all failures count toward it, whatever their class was.
 func Table(t testing.TB, p retry.Policy, rows []Row) {
 	t.Helper()
 	var lines []string
@@ -45,7 +45,7 @@ func Table(t testing.TB, p retry.Policy, rows []Row) {
 	report(t, p, lines)
 }
 
-// report fails t if lines is not empty.
+// report fails t with the text of `lines`. It does nothing if there are no lines.
 func report(t testing.TB, p retry.Policy, lines []string) {
 	t.Helper()
 	if lines != nil {

@@ -168,8 +168,8 @@ func (c *connections) check(req *http.Request, resp *http.Response, err error) e
 	return nil
 }
 
-// judge returns the error of an attempt. If the stream has asked for a wait, the next attempt waits
-// at least as long.
+// judge returns the error of an attempt. If the stream had a field "retry", which is the wait that
+// the server asks for, the next attempt waits at least as long as this field says.
 func (c *connections) judge(req *http.Request, resp *http.Response, err error) error {
 	failure := cmp.Or(c.checks(req, resp, err), retry.Permanent(err))
 	if failure == nil || c.wait <= retry.RetryAfterOf(failure) {
@@ -237,8 +237,8 @@ func (c *connections) sum() uint64 {
 	return sum
 }
 
-// end is called after a connection has ended. It returns whether the stream is over. If over is
-// true, err is the error of the stream, or nil after a regular end. If over is false, err is the
+// end is called after a connection has ended. `over` says whether the stream is over. If `over` is
+// true, err is the error of the stream, or nil after a regular end. If `over` is false, err is the
 // error that ended the connection.
 func (c *connections) end() (over bool, err error) {
 	known, why := c.last.ID != "" || c.Lossy, ""

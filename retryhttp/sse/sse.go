@@ -55,16 +55,17 @@ type Stream struct {
 	// Policy limits the attempts in a row that make no progress. The zero Policy allows one attempt.
 	// An attempt makes progress if it gets an event or a new ID, or if its connection lasts for
 	// HealthyAfter (0 means 10s). After progress, the attempts are counted from 1 again. The first
-	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. If
-	// an event or an ID was the progress, this reconnection may wait less than 10ms. OnEvent gets
-	// this wait as a separate call, for which retryhttp.RequestOf returns nil. AttemptTimeout
-	// limits the time until the headers of the response have arrived.
+	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport.
+	// HealthyAfter raises short waits to 10ms (see retry.Policy), but not the wait before the first
+	// reconnection after an event or a new ID. OnEvent gets the events of this wait as a separate
+	// call, for which retryhttp.RequestOf returns nil. AttemptTimeout limits the time until the
+	// headers of the response have arrived.
 	Policy retry.Policy
 
 	// Resume returns the request for the events after the event `last`. The ID of `last` is the newest
-	// ID of the stream. Its Name and Data come from the last event. If Resume is nil, a GET is sent
-	// again with a Last-Event-ID, and a stream of any other method ends at a break. If Resume is nil,
-	// a request with a body needs a GetBody.
+	// ID of the stream. The Name and the Data of `last` come from the last event of the stream. If
+	// Resume is nil, a GET is sent again with a Last-Event-ID, and a stream of any other method ends
+	// at a break. If Resume is nil, a request with a body needs a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
 	// Last reports whether an event is the last event of the stream. If a connection ends before Last
