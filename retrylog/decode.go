@@ -38,9 +38,9 @@ func (l *Reader) decode(line []byte, from string, isCarried bool) {
 	}
 }
 
-// decodeText reads a line of slog's TextHandler, whose key=value pairs start at the index `begin`. It counts
-// the line as cut off if it lacks the last key that events of its kind have, or if a value lacks
-// its closing quotation mark.
+// decodeText reads a line of slog's TextHandler, whose key=value pairs start at the index `begin`.
+// It counts the line as cut off if it lacks the last key that events of its kind have, or if a
+// value lacks its closing quotation mark.
 func (l *Reader) decodeText(line []byte, begin int, from string) {
 	v := l.v
 	v.clear()
