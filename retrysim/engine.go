@@ -61,11 +61,12 @@ type service struct {
 	waited, started int
 	wait            float64 // the sum of the waits of all requests that got a worker
 
-	// integral is busy x time, summed over this second up to the time since.
+	// integral is the sum of busy times time in this second, up to the moment that is stored in
+	// `since`.
 	integral, since int64
 
 	// work is the time for which the requests that ended in this second occupied their workers.
-	// wasted is the part of work for callers that had given up.
+	// wasted is the part of `work` that was done for callers that had given up.
 	work, wasted float64
 }
 

@@ -67,7 +67,7 @@ func TestJitter(t testing.TB, j retry.Jitter) {
 
 const (
 	callers  = 8                // how many goroutines call the function at once
-	patience = 10 * time.Second // how long check waits for p.probe
+	patience = 10 * time.Second // how long the function check waits until p.probe returns
 )
 
 // check fails t with each line that p.probe returns. It also fails t if p.probe does not

@@ -48,7 +48,7 @@ func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
 
 // limits returns the limits of the calls as text, such as "4 to 9".
 func (g *group) limits() string {
-	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0 means that the log has no limit
+	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0: the log does not name the limit
 	least := cmp.Or(names[g.Least], preview.Thousands(g.Least))
 	most := cmp.Or(names[g.Most], preview.Thousands(g.Most))
 	if least == most {

@@ -83,7 +83,7 @@ func (c *connections) run(yield func(Event, error) bool) error {
 			if resp.StatusCode == http.StatusNoContent {
 				return nil
 			}
-			// The user and the query may be secret.
+			// The error leaves out the user and the query of the URL, because they may be secret.
 			u := url.URL{Scheme: req.URL.Scheme, Host: req.URL.Host, Path: req.URL.Path}
 			return fmt.Errorf("sse: %s: %s", &u, why)
 		}
