@@ -96,7 +96,7 @@ func (w *worker) consume(
 	}
 	stopped := w.stop(ctx, deliveries)
 	running.Wait()
-	if stopped != nil || w.channel.IsClosed() { // the server takes back the channel's messages
+	if stopped != nil || w.channel.IsClosed() { // the server itself takes the messages back
 		return cmp.Or(failure, stopped)
 	}
 	return errors.Join(failure, w.giveBack(ctx))

@@ -63,7 +63,7 @@ func (r *Retries) redrive(
 	}
 	for next := info.State.FirstSeq; next <= info.State.LastSeq && ctx.Err() == nil; {
 		letter, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(r.dead))
-		late := err == nil && letter.Sequence > info.State.LastSeq // published during this call
+		late := err == nil && letter.Sequence > info.State.LastSeq // the letter is newer than this call
 		if late || errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}

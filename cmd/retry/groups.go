@@ -19,8 +19,8 @@ type group struct {
 	Calls    int    `json:"calls"`
 	GaveUp   int    `json:"gave_up"`
 	Attempts int    `json:"attempts"`
-	Least    int    `json:"least_max"`        // the smallest limit of a call, -1 if unlimited
-	Most     int    `json:"greatest_max"`     // the greatest limit of a call, -1 if unlimited
+	Least    int    `json:"least_max"`        // the smallest limit on attempts; -1: unlimited
+	Most     int    `json:"greatest_max"`     // the greatest limit on attempts; -1: unlimited
 	Differ   int    `json:"differ,omitempty"` // calls that differ from the policy
 
 	// Commonest is the most frequent error. In the group of a source, every failed attempt counts. In
