@@ -224,7 +224,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	}
 	const exampleBackoff = `a mapping such as {"type": "exponential", "base": "200ms"}`
 	if curve := m.Inner("backoff", exampleBackoff); curve != nil {
-		curve.NullIsFault = true // a null would keep a part of the old Backoff
+		curve.NullIsFault = true // elsewhere a null keeps the old value, but a Backoff is replaced whole
 		p.Backoff = readBackoff(curve)
 	}
 	readDuration(m, "max_delay", &p.MaxDelay)

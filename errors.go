@@ -63,7 +63,7 @@ type facts struct {
 	ranOut  time.Duration // the AttemptTimeout that ended the last attempt; 0: no timeout ended it
 	number  int           // the Number of the last attempt, as in a Decision
 	empty   *Budget       // for ReasonBudget and ReasonBorrowed: the Budget that was empty
-	of      int           // for ReasonExhausted: how many failures the class has, or noLimit
+	of      int           // for ReasonExhausted: the failures of a class at its limit, or noLimit
 }
 
 // noLimit is the value of facts.of if the policy sets no limit on attempts.

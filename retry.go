@@ -359,7 +359,7 @@ func (c *call) wait() bool {
 	case <-c.ctx.Done():
 		return c.stopByContext()
 	case <-time.After(left):
-		return c.ctx.Err() == nil || c.stopByContext() // both channels may be ready at the same time
+		return c.ctx.Err() == nil || c.stopByContext() // ctx may have ended just as the wait ended
 	}
 }
 

@@ -128,7 +128,7 @@ func inspect(err error) (in inspected) {
 
 type inspected struct {
 	permanent  bool
-	unmade     bool // true: NotAttempted has wrapped the error, and not only an inner call's error
+	unmade     bool // true: NotAttempted has wrapped the error itself, not just an inner call's error
 	said       bool // true: the tree has an error that is neither a timeout nor a context's end
 	retryAfter time.Duration
 }

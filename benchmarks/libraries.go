@@ -21,8 +21,8 @@ type plan struct {
 	attempts int
 	base     time.Duration // the first delay, which doubles after each attempt; 0: no delay
 
-	// The other fields are used with the handwritten loop and with this library. The handwritten loop
-	// has neither classes nor a budget.
+	// The fields below are used only with the handwritten loop and with this library. The
+	// handwritten loop has neither classes nor a budget.
 	within, timeout time.Duration // limits on the time of a call and of an attempt; 0: no limit
 	watched         bool          // the function `step` is called for each step of a call
 	classes         bool          // failures have a class with a name and a limit
@@ -94,7 +94,7 @@ var peers = []library{
 			value := func() (struct{}, error) { return struct{}{}, op(ctx) }
 			for range n {
 				var b backoff.BackOff = &backoff.ZeroBackOff{}
-				if p.base > 0 { // a literal is faster: NewExponentialBackOff sets the fields first
+				if p.base > 0 { // NewExponentialBackOff is slower: it also sets default values
 					b = &backoff.ExponentialBackOff{
 						InitialInterval:     p.base,
 						Multiplier:          2,
@@ -114,7 +114,7 @@ var peers = []library{
 			retry.Delay(p.base),
 			retry.MaxDelay(most),
 			retry.MaxJitter(time.Duration(jitter * float64(p.base))),
-			nil, // the context of each call
+			nil, // options[5]: each call sets it to an option with its context
 		}
 		if p.base == 0 {
 			options[4] = retry.DelayType(retry.FixedDelay)

@@ -45,7 +45,7 @@ func tables(printed io.Reader) error {
 		if !compared || len(fields) < 4 {
 			continue
 		}
-		// go test appends the number of processors.
+		// go test appends the number of processors to the name of the library: "avast-8".
 		lib = strings.TrimRight(strings.Fields(lib)[0], "0123456789")
 		works, libs = add(works, work), add(libs, lib)
 		for i := 2; i+1 < len(fields); i += 2 {

@@ -21,7 +21,7 @@ import (
 // A wire is a kind of request over loopback, to a server in another process.
 type wire struct {
 	name     string
-	server   string // the name of the server in endpoints
+	server   string // the name of the server, which is a key of endpoints.URLs
 	failures int    // how many answers of 503 come before the 200
 	headers  int    // how many headers the request has, without the headers of net/http
 }
@@ -167,8 +167,8 @@ func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (sen
 
 // measure prints the row of a wire.
 func (w wire) measure(clients []sender, rounds int) error {
-	// warm requests are sent before the first round. They open connections, and their allocations are
-	// counted.
+	// warm is how many requests are made first, to open connections. These requests also show how many
+	// allocations a request needs.
 	const warm = 100 * requests
 	cpu := make([][]float64, len(clients))  // microseconds of each client in each round
 	over := make([][]float64, len(clients)) // cpu minus the time of the handwritten loop
@@ -177,6 +177,7 @@ func (w wire) measure(clients []sender, rounds int) error {
 		if send == nil {
 			continue
 		}
+		// These first requests also show how many allocations a request needs.
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if err := send(warm); err != nil {

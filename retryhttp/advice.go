@@ -172,7 +172,7 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	var remaining, value string
 	members := strings.SplitN(list(resp, "Ratelimit"), ",", headerElements+1)
 	for _, member := range members[:min(len(members), headerElements)] {
-		if strings.Contains(member, `"`) { // draft 10: each member of the list is another quota
+		if strings.Contains(member, `"`) { // in draft 10 of RateLimit, each member is another quota
 			remaining, value = "", ""
 		}
 		for parameter := range strings.SplitSeq(member, ";") {

@@ -33,7 +33,7 @@ type attempt struct {
 	sent      evidence
 	ends      bool  // a Read of the response's body returns soon after the attempt has ended
 	mayBeDone bool  // the server may have processed the request
-	unsent    bool  // the error of Base says that there was no connection; no proof, unlike !mayBeDone
+	unsent    bool  // a hint, not a proof as !mayBeDone is: Base says that there was no connection
 	status    int   // the status of the response; 0: there was no response
 	failure   error // the error of a failed attempt; nil before the end and after a success
 	before    error // the error of a request whose answer was lost below this Transport

@@ -131,7 +131,7 @@ func isMedia(resp *http.Response, media string) bool {
 // A readBody is a body whose first bytes, the head, were read by a Check.
 type readBody struct {
 	head          []byte
-	err           error // the error after the head; nil: the ReadCloser has more bytes
+	err           error // the error that came after the head; nil: the ReadCloser has more bytes
 	io.ReadCloser       // the rest of the body
 }
 

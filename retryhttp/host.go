@@ -93,5 +93,5 @@ func punycode(name string) string {
 	_ = req.Write(&sent)
 	_, header, _ := strings.Cut(sent.String(), "\r\nHost: ")
 	host, _, _ := strings.Cut(header, "\r\n")
-	return cmp.Or(host, name) // net/http refuses to send some names
+	return cmp.Or(host, name) // host is empty if net/http refuses to send the name
 }

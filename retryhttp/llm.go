@@ -246,10 +246,10 @@ func isEmptyChunk(data []byte) bool {
 	var chunk struct {
 		Choices []struct {
 			Delta  map[string]json.RawMessage
-			Text   *string // of an API that is older than chat completions
+			Text   *string // sent by an API that is older than chat completions
 			Reason *string `json:"finish_reason"`
 		}
-		Usage *struct{} // in the last chunk, which has no choices either
+		Usage *struct{} // only in the last chunk, whose list of choices is empty
 	}
 	if json.Unmarshal(data, &chunk) != nil || chunk.Choices == nil || chunk.Usage != nil {
 		return false
@@ -288,8 +288,8 @@ func (f *failureLLM) code() (code string) {
 // A detailLLM is one element of the list "details" in an error of Gemini.
 type detailLLM struct {
 	Type       string `json:"@type"`
-	RetryDelay string // of a google.rpc.RetryInfo
-	Reason     string // of a google.rpc.ErrorInfo
+	RetryDelay string // a field of google.rpc.RetryInfo
+	Reason     string // a field of google.rpc.ErrorInfo
 }
 
 // details returns the list "details" of an error of Gemini, at most headerElements elements.
@@ -395,11 +395,11 @@ var (
 		"credit_balance_exhausted", "organization_spend_limit_exceeded", // OpenAI
 		"project_spend_limit_exceeded", "organization_usage_limit_exceeded", // OpenAI
 		"payment_required",             // Gemini
-		"exceeded_current_quota_error", // Moonshot, with a 429
-		"1113", "1309",                 // Zhipu and Z.ai, with a 429
-		"insufficient_balance_error",                // MiniMax, with a 429
-		"PrepaidBillOverdue", "PostpaidBillOverdue", // Alibaba, with a 429
-		"budget_exceeded", // the proxy LiteLLM, with a 429
+		"exceeded_current_quota_error", // Moonshot sends it with a 429
+		"1113", "1309",                 // Zhipu and Z.ai send them with a 429
+		"insufficient_balance_error",                // MiniMax sends it with a 429
+		"PrepaidBillOverdue", "PostpaidBillOverdue", // Alibaba sends them with a 429
+		"budget_exceeded", // the proxy LiteLLM sends it with a 429
 	}
 
 	// finalLLM are the codes of errors that are permanent in a stream. In a body, the status decides

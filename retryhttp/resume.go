@@ -100,7 +100,7 @@ type download struct {
 	etag  string    // the ETag of the whole body
 	total int64     // the length of the whole body; -1: unknown
 	off   int64     // how many bytes the caller has read
-	free  int64     // the value of off when a retry last took nothing from the Budget
+	free  int64     // the value of `off` when a retry last took nothing from the Budget
 	end   int64     // where the present part ends; -1: the first response is being read
 	broke error     // an error that came together with bytes; for the next Read
 	err   error     // the error of every further Read

@@ -43,7 +43,7 @@ const longestWindow = 365 * 24 * time.Hour
 // A RedriveResult says what a Redrive did, even if Redrive returned an error.
 type RedriveResult struct {
 	Found int // how many dead letters were examined
-	Moved int // how many dead letters were moved back; in a dry run, how many would be
+	Moved int // how many dead letters were moved back; in a dry run: would be moved back
 
 	// Skipped is how many of the examined dead letters were not moved back. The reason is that
 	// Filter returned false, that a dead letter cannot be read or cannot go back, or that another

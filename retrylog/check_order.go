@@ -72,7 +72,8 @@ func (r *Record) checkInTurn(previous *Record) error {
 	ends := e.Kind == retry.CallFinished && !isUnseen(previous, r)
 	success := e.Reason == retry.ReasonSuccess
 	waits := b.Kind == retry.RetryScheduled
-	// After a queue delivered the job again, the call had a nil context or function.
+	// redelivered is true if the call ended because of a nil context or a nil function. This can
+	// happen after earlier attempts if a queue delivered the job again.
 	redelivered := e.Reason == retry.ReasonInvalid && e.Err == nil
 	least := want.Elapsed
 	if e.Kind == retry.AttemptStarted || refusal(e) {

@@ -150,7 +150,7 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	case retry.ReasonExhausted, retry.ReasonInvalid: // a class can have its own limit, or be invalid
 		byCode = class
 	case retry.ReasonRetryAfter, retry.ReasonBudget, retry.ReasonBorrowed:
-		may = goesOn // a log contains neither the Retry-After of a stop nor the Budgets
+		may = goesOn // a log lacks the Budgets, and the Retry-After that ended a call
 	case retry.ReasonElapsed:
 		may = goesOn && j.policy.MaxElapsed > 0
 	default:

@@ -19,7 +19,7 @@ import (
 // part of the line.
 type values struct {
 	texts [][]byte // the value of each key, by key.index; nil if the line lacks the key
-	built Record   // the result of record, here because a local Record would be allocated per line
+	built Record   // the result of the method `record`; a local Record would be allocated per line
 }
 
 func newValues() *values {

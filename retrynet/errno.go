@@ -19,8 +19,8 @@ func systemPasses(err error) bool {
 		syscall.EINTR:
 		return true
 	}
-	// On Windows, the system returns the numbers below. Go has invented other values for the constants
-	// above. No other system has such high numbers.
+	// Windows returns the numbers below. On Windows, the constants above, such as ECONNRESET, have
+	// values that Go has invented. No other system has such high numbers.
 	switch e {
 	case 10024, // WSAEMFILE
 		10049, // WSAEADDRNOTAVAIL

@@ -20,7 +20,7 @@ func (e *engine) startAttempt(r *request) {
 	lent := int32(retry.Unlimited)
 	if r.left >= 0 {
 		lent = r.left
-		if to.limit < 0 || int(r.attempt) < to.limit { // keep one retry for this call
+		if to.limit < 0 || int(r.attempt) < to.limit { // keep one retry for this call; lend the others
 			lent = max(0, lent-1)
 		}
 		r.left -= lent

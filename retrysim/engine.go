@@ -66,7 +66,7 @@ type service struct {
 	integral, since int64
 
 	// work is the time for which the requests that ended in this second occupied their workers.
-	// wasted is the part of work for callers that had given up.
+	// wasted is the part of `work` that was done for callers that had given up.
 	work, wasted float64
 }
 

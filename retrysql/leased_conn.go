@@ -49,7 +49,7 @@ func (l *lease) begin(
 	}
 	begin(l.conn)
 	if errors.Is(err, driver.ErrBadConn) {
-		l.conn = nil // it is closed; the pool now tries its other connections, and then a new one
+		l.conn = nil // the connection is closed; the pool tries its others, and then opens a new one
 		begin(pool)
 	}
 	return tx, err

@@ -67,7 +67,7 @@ func TestJitter(t testing.TB, j retry.Jitter) {
 
 const (
 	callers  = 8                // how many goroutines call the function at once
-	patience = 10 * time.Second // how long check waits for p.probe
+	patience = 10 * time.Second // how long the function check waits until p.probe returns
 )
 
 // check runs p.probe and passes each line that p.probe returns to t.Errorf. It also calls t.Errorf

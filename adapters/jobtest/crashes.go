@@ -63,7 +63,7 @@ func Kills(t *testing.T, e Engine, kills int) {
 	j, err := openJournal(directory)
 	must(t, err)
 	keys := enqueue(t, ctx, q, 20*kills)
-	if stranger, is := q.(Stranger); is { // one hostile message for each kill
+	if stranger, is := q.(Stranger); is { // plant one hostile message for each kill
 		planted := make([]string, kills)
 		for i := range planted {
 			planted[i] = fmt.Sprint(PlantedPrefix, i+1)
@@ -78,7 +78,7 @@ func Kills(t *testing.T, e Engine, kills int) {
 	p := faultPolicy(e)
 	p.OnEvent = j.events.OnEvent
 	if err := work(ctx, q, p, faultDo(j), func() (bool, error) {
-		time.Sleep(200 * time.Millisecond) // reading a log of thousands of events is slow
+		time.Sleep(200 * time.Millisecond) // `over` reads thousands of events, so call it seldom
 		return over(ctx, q, j, len(keys))
 	}); err != nil {
 		t.Error(err)

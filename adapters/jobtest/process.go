@@ -15,7 +15,7 @@ import (
 // An order tells a worker process what to do. The test starts the process with the order, and
 // kills it later.
 type order struct {
-	Row       string        // the name of a row of the table of Run; empty for Kills and Redrive
+	Row       string        // the name of the test row of Run to work on; empty for Kills and Redrive
 	Queue     string        // the name of the queue
 	Directory string        // the directory with the files of the journal
 	Window    time.Duration // above 0: call Redrive with this window; 0: run jobs

@@ -82,7 +82,7 @@ func Redrive(t *testing.T, e Engine, kills int) {
 type redriven struct {
 	queue   Redriver
 	keys    []string                       // the keys of the jobs
-	letters map[string]retryjob.DeadLetter // the first dead letters, by key
+	letters map[string]retryjob.DeadLetter // the dead letters before the first Redrive, by key
 	kept    int                            // the number of dead letters that the Filter leaves out
 	forged  int                            // the number of forged dead letters
 	stopped map[string]bool                // the keys of the jobs that an Operator has stopped

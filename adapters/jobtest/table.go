@@ -85,7 +85,8 @@ func workerRows(e Engine) []row {
 	two := three(u, func(p *retry.Policy) { p.MaxAttempts = 2 })
 	none := three(u, func(p *retry.Policy) { p.NonRetryable = true })
 	long := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, u, time.Hour - u/2}}
-	// If the queue counts the interrupted attempt, no second attempt is allowed.
+	// The worker stops during the first attempt, and MaxAttempts is 1. If the queue counts the
+	// interrupted attempt, no second attempt is allowed.
 	stopped := row{
 		name: "the worker stops in the only attempt", policy: retry.Policy{MaxAttempts: 1}, stopIn: 1,
 		script: []step{hang, ok}, want: retry.ReasonExhausted, attempts: 1,
@@ -168,8 +169,8 @@ func errorRows(e Engine) []row {
 			return &retry.Class{MaxDelay: -1} //retry:vet-ignore policyliteral the row tests this Class
 		}
 	})
-	// If the queue does not count the failures of each class, both failures count for this class. Then
-	// its limit of 2 is reached.
+	// The first failure has no class, and the second failure has the class slow. If the queue does
+	// not store a count for each class, both failures count for slow, and its limit of 2 is reached.
 	counted := row{
 		name: "a class with a count of its own", policy: three(u, func(p *retry.Policy) {
 			p.MaxAttempts, p.Classify = 5, func(err error) *retry.Class {

@@ -57,7 +57,7 @@ func (r *Retries) Consume(
 	ctx context.Context, handle func(context.Context, amqp.Delivery) error,
 ) error {
 	err := r.use(ctx, 5*time.Second, func(w *worker) error { return w.consume(ctx, handle) })
-	if err == nil || errors.Is(err, context.Cause(ctx)) { // ctx may be done before connecting
+	if err == nil || errors.Is(err, context.Cause(ctx)) { // ctx may end before a connection is open
 		return nil
 	}
 	return fmt.Errorf("retryamqp: %w", err)
@@ -79,7 +79,7 @@ func (w *worker) consume(
 		failed.Do(func() { failure = err })
 		stop()
 	}
-	var running sync.WaitGroup // at most Workers handlers, because the server sends no more messages
+	var running sync.WaitGroup // at most Workers handlers run: Qos limits what the server sends
 	for ctx.Err() == nil {
 		select {
 		case d, ok := <-deliveries:
@@ -97,7 +97,7 @@ func (w *worker) consume(
 	}
 	stopped := w.stop(ctx, deliveries)
 	running.Wait()
-	if stopped != nil || w.channel.IsClosed() { // the server takes back the channel's messages
+	if stopped != nil || w.channel.IsClosed() { // the server itself takes the messages back
 		return cmp.Or(failure, stopped)
 	}
 	return errors.Join(failure, w.giveBack(ctx))
@@ -127,7 +127,7 @@ func (w *worker) attempt(
 // settle acknowledges or copies the message of an attempt, as the Outcome says.
 func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
 	waits := ctx
-	if errors.Is(o.Err, retryjob.ErrPanicked) { // do not wait for the end of an alarm
+	if errors.Is(o.Err, retryjob.ErrPanicked) { // do not wait until an alarm of RabbitMQ ends
 		var stop context.CancelFunc
 		waits, stop = context.WithCancel(ctx)
 		stop()
@@ -150,7 +150,7 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 			}
 		}
 		err := w.wait(waits, m, o.Delay, m.attempt)
-		if errors.Is(err, errTooLarge) { // the policy allowed a retry before this error
+		if errors.Is(err, errTooLarge) { // the retry was allowed, but its copy is too large
 			p := w.policies.Of(m.Type)
 			p.Budget.Refund()
 			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
@@ -331,7 +331,8 @@ func (w *worker) giveBack(ctx context.Context) error {
 		if malformed == nil { // if headers are malformed, a copy would lack them
 			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
 		}
-		// A copy with a new count cannot be published. The server counts what it delivers again.
+		// No copy can be published, so the server puts the message itself back into the queue, and
+		// counts the interrupted attempt.
 		if malformed != nil || errors.Is(err, errTooLarge) {
 			err = w.ask(ctx, func() error { return d.Nack(false, true) })
 		}
@@ -355,7 +356,7 @@ func (w *worker) move(
 ) error {
 	w.copies.mu.Lock()
 	defer w.copies.mu.Unlock()
-	if w.channel.IsClosed() || w.in.isCut() { // the message could no longer be acknowledged
+	if w.channel.IsClosed() || w.in.isCut() { // do not copy: nobody can acknowledge the original
 		return fmt.Errorf("queue %s: %w", to.name, amqp.ErrClosed)
 	}
 	if err := w.publish(ctx, to, m.publishing(attempts, headers)); err != nil {

@@ -98,7 +98,7 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 		return c.drop(err)
 	}
 	stored, err := c.channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
-	if err != nil { // the server ignores the part of the copy that was sent
+	if err != nil { // if only a part of the copy was sent, the server ignores it
 		return c.drop(err)
 	}
 	if !stored.Wait() {

@@ -90,7 +90,7 @@ var ofTheDelivery = []string{
 	"CC", "BCC", // RabbitMQ also sends the message to the queues in these headers
 	"x-death",                              // RabbitMQ drops a message if this header shows a cycle
 	"x-delivery-count",                     // quorum queues count deliveries here
-	"x-acquired-count",                     // quorum queues count here too, since RabbitMQ 4.3
+	"x-acquired-count",                     // since RabbitMQ 4.3, quorum queues count deliveries here
 	"x-delay",                              // the plugin for delayed messages writes a negative delay
 	"x-received-from",                      // federation drops messages that passed too many servers
 	"x-routed-by",                          // the node that has routed the message

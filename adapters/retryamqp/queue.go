@@ -80,7 +80,7 @@ func stepOf(delay time.Duration) time.Duration {
 	if delay >= longest {
 		return longest
 	}
-	if cut := bits.Len64(ms) - 4; cut > 0 { // round up to zeros after the four highest bits
+	if cut := bits.Len64(ms) - 4; cut > 0 { // keep four bits: round up, so that the others are 0
 		ms = (ms + 1<<cut - 1) >> cut << cut
 	}
 	return time.Duration(ms) * time.Millisecond

@@ -28,7 +28,7 @@ func sizeOf(p amqp.Publishing) int {
 const added = 2 << 10
 
 func sizeOfField(value any) (size int) {
-	size = 5 // for the type and the length
+	size = 5 // one byte for the type of the value, and four for its length
 	switch value := value.(type) {
 	case string:
 		return size + len(value)
@@ -45,6 +45,6 @@ func sizeOfField(value any) (size int) {
 		}
 		return size
 	default:
-		return 9 // the size of the longest other type
+		return 9 // the largest size of a value of any other type
 	}
 }

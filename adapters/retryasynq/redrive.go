@@ -85,7 +85,7 @@ func redriveAll(
 		d, unreadable := DeadLetterOf(task)
 		switch {
 		case unreadable != nil:
-		case task.Queue != queue: // the task would run in another queue
+		case task.Queue != queue: // Redrive would move the task to another queue
 			unreadable = retryjob.Stuck(fmt.Errorf(
 				"task %.100s is in queue %.100q, but its data says %.100q", task.ID, queue, task.Queue))
 		default:

@@ -63,7 +63,7 @@ func (r *Retries) redrive(
 	}
 	for next := info.State.FirstSeq; next <= info.State.LastSeq && ctx.Err() == nil; {
 		letter, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(r.dead))
-		late := err == nil && letter.Sequence > info.State.LastSeq // published during this call
+		late := err == nil && letter.Sequence > info.State.LastSeq // the letter is newer than this call
 		if late || errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}
@@ -122,14 +122,16 @@ func publishAgain(
 	}
 	if ack.Duplicate {
 		same, err := isStored(ctx, js, ack, msg)
-		// If the stream no longer has the first message, that message was already handled.
+		// This message was published before, perhaps by another Redrive. If the stream no longer has
+		// the message that was published first, a worker has already handled it.
 		if !same && !errors.Is(err, jetstream.ErrMsgNotFound) {
 			return false, err
 		}
 	}
 	err = stream.DeleteMsg(ctx, letter.Sequence)
 	if errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-		// This error does not say why the server refuses.
+		// The error does not say why the server did not delete the dead letter. If the dead letter is
+		// gone, another Redrive has deleted it.
 		if _, gone := stream.GetMsg(ctx, letter.Sequence); errors.Is(gone, jetstream.ErrMsgNotFound) {
 			return false, nil
 		}

@@ -165,8 +165,9 @@ func (w *worker) settle(
 	switch {
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
-	// A slow server may not know yet that the pulls have ended. So the server must not deliver the
-	// message again before a pull would have ended.
+	// The worker has ended its pulls, but a slow server may not know this yet, and may deliver the
+	// message to one of these pulls. So the message waits for `pull` longer. By then, the server
+	// itself has ended them.
 	case o.Interrupted():
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():

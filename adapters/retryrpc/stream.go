@@ -61,7 +61,7 @@ type Stream struct {
 	conn    Conn       // the last attempt, or nil if Dial failed
 	failure Failure    // why Dial failed
 	sent    []any      // the messages so far, which the next attempt sends again
-	size    int        // the size of sent in bytes
+	size    int        // the size of the messages in `sent`, in bytes
 	closed  bool       // whether CloseSend was called
 	final   string     // why no attempt may follow, or "" if an attempt may follow
 

@@ -77,7 +77,7 @@ var libraries = []library{
 type trial struct {
 	name  string
 	share float64 // the share of the answers that are slow
-	work  int     // how long the other answers take, as a multiple of -median
+	work  int     // how long an answer that is not slow takes, as a multiple of -median
 	limit float64 // the load, as a share of what the server can do; 0: no limit
 }
 

@@ -174,7 +174,7 @@ func (x *explanation) read(names []string) error {
 	out := bufio.NewWriterSize(unbuffered, 64<<10)
 	x.out = out
 	defer func() {
-		_ = out.Flush() // the output in `unbuffered` stores the error, and run returns it
+		_ = out.Flush() // `unbuffered` keeps the error of a failed write, and run returns it
 		x.out = unbuffered
 	}()
 	first := ""

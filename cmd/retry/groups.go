@@ -19,8 +19,8 @@ type group struct {
 	Calls    int    `json:"calls"`
 	GaveUp   int    `json:"gave_up"`
 	Attempts int    `json:"attempts"`
-	Least    int    `json:"least_max"`        // the smallest limit of a call, -1 if unlimited
-	Most     int    `json:"greatest_max"`     // the greatest limit of a call, -1 if unlimited
+	Least    int    `json:"least_max"`        // the smallest limit on attempts; -1: unlimited
+	Most     int    `json:"greatest_max"`     // the greatest limit on attempts; -1: unlimited
 	Differ   int    `json:"differ,omitempty"` // calls that differ from the policy
 
 	// Commonest is the most frequent error. In the group of a source, every failed attempt counts. In
@@ -49,7 +49,7 @@ func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
 // limits returns the limits on attempts of the calls as text. With limits from 4 to 9, the text is
 // "4 to 9".
 func (g *group) limits() string {
-	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0 means that the log has no limit
+	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0: the log does not name the limit
 	least := cmp.Or(names[g.Least], preview.Thousands(g.Least))
 	most := cmp.Or(names[g.Most], preview.Thousands(g.Most))
 	if least == most {

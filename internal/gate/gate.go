@@ -109,7 +109,7 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 		if len(g.last) <= most {
 			break
 		}
-		if other != key { // attempts of the other key may then get one more refusal
+		if other != key { // without its pause, attempts of the key `other` may be refused once more
 			delete(g.last, other)
 		}
 	}

@@ -120,7 +120,8 @@ func (value shown) String() string {
 		if strconv.IsPrint(r) {
 			return string(r)
 		}
-		// JSON strings may contain the control characters above U+007E without an escape.
+		// JSON strings may contain control characters above U+007E without an escape, so they are
+		// escaped here.
 		return fmt.Sprintf(`\u%04x`, r)
 	})
 }

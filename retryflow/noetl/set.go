@@ -20,7 +20,7 @@ var scopes = []struct{ key, scope string }{
 // An assignment sets a name in a mapping of the state to a value.
 type assignment struct {
 	key   string // what errors call the assignment, such as "set_iter.page"
-	scope string // the mapping of the state; "" for the state itself
+	scope string // the key of the mapping in the state; "": the mapping is the state itself
 	name  string
 	value any // the value, in which texts with {{ … }} are templates
 }

@@ -74,7 +74,7 @@ func (r *reader) document(data []byte) (*yaml.Node, error) {
 // of its aliases. maxKey is needed because the path of a fault repeats all keys above the fault.
 const (
 	maxDocument = 1 << 20 // bytes
-	maxAliased  = 50_000  // values that aliases stand for; each 64 bytes of a text count as one more
+	maxAliased  = 50_000  // values that aliases stand for, and one more for each 64 bytes of a text
 	maxKey      = 1024    // bytes; YAML has the same limit for keys without a ?
 	maxFaults   = 20
 )

@@ -111,7 +111,8 @@ func RabbitMQ(t testing.TB) *Server {
 	t.Helper()
 	program := "/usr/lib/rabbitmq/bin/rabbitmq-server"
 	if _, err := os.Stat(program); err != nil {
-		// The program in /usr/lib does not change the user, but Debian's script in /usr/sbin does.
+		// The program above is preferred, because Debian's script in /usr/sbin runs the server as
+		// another user.
 		program = "rabbitmq-server"
 	}
 	s := create(t, program, "rabbitmq-server")
@@ -134,7 +135,8 @@ func RabbitMQ(t testing.TB) *Server {
 		"RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
-		// With this setting, the script replaces itself with the server, so the server gets the signals.
+		// With RUNNING_UNDER_SYSTEMD, the script that starts RabbitMQ replaces its own process with
+		// the server, so the server gets the signals.
 		"RUNNING_UNDER_SYSTEMD=true",
 	}
 	answers := s.ready

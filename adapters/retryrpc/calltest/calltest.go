@@ -53,7 +53,7 @@ type row struct {
 	policy   func(*retry.Policy) // changes the policy of the call, unless it is nil
 	cancel   string              // when the caller's context is canceled, or "" for never
 	attempts int                 // how many attempts the server must see
-	more     bool                // whether a busy machine may make more attempts until one succeeds
+	more     bool                // whether more attempts are allowed: a busy machine may need them
 	reason   retry.Reason        // why the call ends
 }
 
@@ -72,7 +72,8 @@ var rows = []row{
 	{name: "exhausted", answers: []Answer{Down},
 		attempts: 4, reason: retry.ReasonExhausted},
 	{name: "invalid policy", answers: []Answer{Down},
-		policy:   func(p *retry.Policy) { p.MaxAttempts = -2 }, //retry:vet-ignore policyliteral this row
+		//retry:vet-ignore policyliteral the row tests this invalid policy
+		policy:   func(p *retry.Policy) { p.MaxAttempts = -2 },
 		attempts: 1, reason: retry.ReasonInvalid},
 	{name: "permanent", answers: []Answer{Forbidden},
 		attempts: 1, reason: retry.ReasonPermanent},

@@ -121,7 +121,8 @@ func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 		return false // the variable is always nil
 	}
 	value := u.value(id)
-	return value == nil || !u.isForeign(value) // for example, rand.Reader has no end
+	// A value from another package does not count: rand.Reader, for example, never ends.
+	return value == nil || !u.isForeign(value)
 }
 
 // detached reports whether the code at c is in a go statement or a defer statement of op. The

@@ -93,8 +93,8 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		found[op.node] = true
 		for c, call := range nodes[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			// v is a parameter of the operation. Its value comes from the callers of the operation, and Do
-			// may run none of these callers.
+			// byCaller is true if v is a parameter of the operation. Then the callers of the operation
+			// choose the function in v. They may have nothing to do with Do.
 			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)

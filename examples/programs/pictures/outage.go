@@ -23,7 +23,7 @@ const system = `{
 type rescue struct {
 	name     string
 	clients  int
-	call, db string // additional keys of the call, and of the database
+	call, db string // JSON to add to the settings of the call and of the database
 
 	answer retrysim.Answer
 }

@@ -20,7 +20,7 @@ import (
 func main() {
 	log.SetFlags(0)
 	checks := slices.Concat(govet.Suite, vet.Analyzers)
-	// These two checks read files that only go vet passes to them.
+	// The checks cgocall and framepointer need files that only go vet passes to a check.
 	checks = slices.DeleteFunc(checks, func(a *analysis.Analyzer) bool {
 		return a.Name == "cgocall" || a.Name == "framepointer"
 	})

@@ -43,7 +43,7 @@ type file struct {
 	name  string
 	lines *retrylog.Reader
 	ended bool
-	read  []retrylog.Record // the events of the current line that next has not returned yet
+	read  []retrylog.Record // the events of the current line that `next` has not returned yet
 	envoy bool              // whether the current line is from Envoy's access log
 
 	first time.Time // the time of the first event

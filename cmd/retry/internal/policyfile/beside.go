@@ -32,7 +32,9 @@ type sibling struct {
 
 // Bounds are the timeouts in a block or next to it.
 type Bounds struct {
-	All, Each       time.Duration // the timeout of all attempts together, and of each; 0 is none
+	// All is the timeout of all attempts together, and Each is the timeout of each attempt. 0 means
+	// that there is no timeout.
+	All, Each       time.Duration
 	AllKey, EachKey string
 }
 
@@ -66,7 +68,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	switch {
 	case b.All == 0 || b.Each < b.All:
 	case f.fillsLong && b.Each == b.All:
-		b.Each = 0 // b.Each may be the default, so there is no warning
+		b.Each = 0 // b.Each may be the default, so lintBounds must not warn of it
 	case f.ignoresLong:
 		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:

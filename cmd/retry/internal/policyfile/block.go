@@ -25,7 +25,7 @@ type Block struct {
 	beside    *place          // the mapping around the block; nil if there is none
 	dialect   string          // the dialect that the block's place in the file shows; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read
-	absent    string          // what applies because the file lacks the block; "" if it has it
+	absent    string          // what applies because the file lacks the block; "" if the block exists
 	misspelt  bool            // a key is probably misspelled, and the file contains another policy
 	warnings  []warning       // set by Read
 	lines     map[string]int  // set by Read: the lines of the settings next to the block

@@ -17,7 +17,7 @@ type Fault struct {
 	File  string `json:"file"`
 	Line  int    `json:"line"`
 	Lint  bool   `json:"warning"`        // the setting is valid, but probably unintended
-	Note  bool   `json:"note"`           // the setting belongs to a system that is not read
+	Note  bool   `json:"note"`           // the setting belongs to a system that retry does not read
 	Code  string `json:"code"`           // a code of retry.Finding, or one of the codes below
 	Field string `json:"field,omitzero"` // the field of a retry.Policy; "" if there is none
 	Key   string `json:"key,omitzero"`   // the key of the setting; "" if there is none

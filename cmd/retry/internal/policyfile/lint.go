@@ -41,7 +41,8 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 		fault.Lint = true
 		faults = append(faults, fault)
 	}
-	// The texts of warnings already name the keys of the dialect.
+	// The texts of b.warnings and of lintBounds need no translation: they already name the keys of
+	// the dialect.
 	for _, w := range append(slices.Clone(b.warnings), b.lintBounds(p)...) {
 		line, beside := b.lines[w.key]
 		if !beside {
@@ -80,7 +81,8 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 	p.AttemptTimeout = b.Each
 	start := time.Duration(0) // the earliest start of the next attempt if each attempt hangs
 	steps, of := p.Plan(mostKeys), fmt.Sprintf(" of %d", p.EffectiveMax())
-	// If the attempts are unlimited, b.All is meant to end them, but not before the first retry.
+	// If the attempts are unlimited, the timeout b.All is meant to end the call. It is a fault only
+	// if b.All ends the call before the first retry.
 	if p.EffectiveMax() == retry.Unlimited {
 		steps, of = p.Plan(1), ""
 	}

@@ -13,8 +13,8 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
-	under string // set by walk: key, or if key is an index, the key of the list
-	in    *place // set by walk: the mapping that has this key
+	under string // set by walk: `key`; for an element of a list, the key of the list
+	in    *place // set by walk: the mapping that contains the key `under`
 }
 
 // entries returns the entries of a mapping or a sequence. In a mapping, the keys that << merges

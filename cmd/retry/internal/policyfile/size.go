@@ -29,7 +29,7 @@ const (
 // The text may have fewer nodes, because a scalar may contain these characters too.
 func countStarts(data []byte, limit int) (n, line int) {
 	wide := bytes.HasPrefix(data, []byte("\xfe\xff")) || bytes.HasPrefix(data, []byte("\xff\xfe"))
-	n, line = 2, 1 // the document and its root
+	n, line = 2, 1 // n starts with two nodes, the document and its root
 	for i, c := range data {
 		before, after := byte(' '), byte(' ')
 		if i > 0 {
@@ -43,9 +43,9 @@ func countStarts(data []byte, limit int) (n, line int) {
 			n += 2
 		case '[', '{':
 			n += 3
-		case '\n', '\r', 0x85, 0xa8, 0xa9: // 0x85, 0xa8 and 0xa9 end other line breaks of Unicode
+		case '\n', '\r', 0x85, 0xa8, 0xa9: // from 0x85 on: the last bytes of other line breaks in UTF-8
 			n++
-		case '(', ')': // in UTF-16, these bytes end a line break of Unicode
+		case '(', ')': // in UTF-16, a byte of the line break U+2028 or U+2029
 			if wide {
 				n++
 			}

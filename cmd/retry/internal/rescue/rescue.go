@@ -21,7 +21,7 @@ type Rescue struct {
 	Verdict retrysim.Verdict `json:"verdict"`
 	Lost    int              `json:"lost"`         // the calls that are lost in the changed system
 	Margin  float64          `json:"margin"`       // the Margin in the answer about the changed system
-	Share   float64          `json:"margin_share"` // the MarginShare in this answer
+	Share   float64          `json:"margin_share"` // the MarginShare in the same answer as Margin
 
 	edits []func(name string, v *retrysim.Service)
 }
@@ -76,7 +76,7 @@ func Find(
 	for i, r := range best {
 		for _, q := range best[:i] {
 			if strings.Contains(r.Change, ": budget") && strings.Contains(q.Change, ": budget") {
-				total-- // one change adds a budget to each call, so two budgets need not be tried
+				total-- // do not try two budgets: a single change adds a budget to each call
 				continue
 			}
 			pair := Rescue{

@@ -34,7 +34,10 @@ type (
 	signNode  struct{ operand node }
 	logicNode struct {
 		left, right node
-		decides     bool // the truth value with which left is the result: true for "or", false for "and"
+
+		// decides is true for "or" and false for "and". If the truth value of `left` is the same as
+		// decides, the result is `left`.
+		decides bool
 	}
 	compareNode struct {
 		op          string
