@@ -1,10 +1,14 @@
 package retryhttp
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goretry/retry"
@@ -34,9 +38,11 @@ import (
 //
 // An answer is successful if its status is below 500 and the function [Check] would not retry it.
 // For example, a 200 and a 404 are successful, and a 429, a 503 and a 507 are not. If one of the
-// two requests fails, the Hedge waits for the other request. If the answer of the first request is
-// a 429 or has a Retry-After, the Hedge returns it at once. If both requests fail, the Hedge
-// returns the answer of the first, unless the answer of the second asks to wait.
+// two requests fails, the Hedge waits for the other request. Meanwhile the body of a failed first
+// answer is stored, so that its connection is free for the second request. If this body has more
+// than 64 KiB, or takes more than 100 ms, the first answer is dropped. If the answer of the first
+// request is a 429 or has a Retry-After, the Hedge returns it at once. If both requests fail, the
+// Hedge returns the answer of the first, unless the answer of the second asks to wait.
 //
 // The Hedge cancels the request whose answer is not returned, and discards its response as a
 // Transport does.
@@ -275,12 +281,13 @@ func (l *leg) judge() {
 // settle returns the leg whose answer RoundTrip returns. It is called after the first request has
 // ended, if After has passed. If the second request may still succeed, settle waits for it.
 func (r *race) settle() *leg {
-	best := &r.first
-	won := r.end(best, best.ok || best.asks)
+	best, wins := &r.first, r.first.ok || r.first.asks
+	kept := wins || !r.hasSecond() || best.release()
+	won := r.end(best, wins)
 	if won == nil { // the second request may succeed
 		select {
 		case <-r.over:
-			if r.second.asks {
+			if r.second.asks || !kept {
 				best = r.second
 			}
 		case <-r.req.Context().Done():
@@ -294,6 +301,58 @@ func (r *race) settle() *leg {
 		r.h.OnHedge(r.req.Context(), won.second)
 	}
 	return won
+}
+
+// hasSecond reports whether the second request was sent. If it was not sent, it can no longer be
+// sent.
+func (r *race) hasSecond() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.second == nil {
+		r.won = &r.first
+	}
+	return r.second != nil
+}
+
+// release reads the body of a failed answer into memory, so that its connection is free. Otherwise
+// the second request may wait for this connection forever, if Base is an http.Transport with
+// MaxConnsPerHost. If the body is too long or too slow for discard, release drops the answer and
+// returns false.
+func (l *leg) release() (kept bool) {
+	if !hasText(l.resp) {
+		return true
+	}
+	whole := &wholeBody{ReadCloser: l.resp.Body}
+	l.resp.Body = whole
+	cancel := func(cause error) {
+		if !whole.ended.Load() { // otherwise the caller may get the answer, whose context lives on
+			l.cancel(cause)
+		}
+	}
+	text := (&attempt{Context: l.ctx, cancel: cancel}).discard(l.resp, discardBytes)
+	if !whole.ended.Load() {
+		l.resp, l.err = nil, errDropped
+		return false
+	}
+	l.resp.Body = io.NopCloser(bytes.NewReader(text))
+	return true
+}
+
+var errDropped = errors.New("retryhttp: the body of the first answer was too long or too slow to " +
+	"store while the second request of a Hedge was in flight")
+
+// A wholeBody stores whether a body was read to its end.
+type wholeBody struct {
+	io.ReadCloser
+	ended atomic.Bool // atomic, because a goroutine of discard may still read
+}
+
+func (b *wholeBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		b.ended.Store(true)
+	}
+	return n, err
 }
 
 // end is called when the request of l has ended. If no leg has won yet, l wins in two cases: the

@@ -331,6 +331,71 @@ func TestHedgeAnswerWhenTheSecondIsDue(t *testing.T) {
 	}
 }
 
+// While the second request waits for the connection of the first, which has failed, the Hedge reads
+// the body of the first answer.
+func TestHedgeFreesTheConnectionOfAFailure(t *testing.T) {
+	long := strings.Repeat("x", 64<<10)
+	hangs := func(text string) func(context.Context) io.Reader {
+		return func(ctx context.Context) io.Reader { return io.MultiReader(strings.NewReader(text), stalled{ctx}) }
+	}
+	text := func(text string) func(context.Context) io.Reader {
+		return func(context.Context) io.Reader { return strings.NewReader(text) }
+	}
+	for _, tt := range []struct {
+		name   string
+		first  func(context.Context) io.Reader // the body of a 503
+		second int
+		status int
+		text   string
+		took   time.Duration
+	}{
+		{"the second request succeeds", text("busy"), 200, 200, "second", 70 * ms},
+		{"the second request fails too", text("busy"), 502, 503, "busy", 70 * ms},
+		{"the second request asks to wait", text("busy"), 429, 429, "second", 70 * ms},
+		{"no body", text(""), 502, 503, "", 70 * ms},
+		{"the body is too long", text(long + "x"), 502, 502, "second", 70 * ms},
+		{"the body hangs", hangs("busy"), 200, 200, "second", 160 * ms},
+		{"the body hangs, and the second request fails too", hangs("busy"), 502, 502, "second", 160 * ms},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			free := make(chan struct{}) // closed when the connection of the first answer is free
+			base := roundTrip(func(req *http.Request) (*http.Response, error) {
+				if retryhttp.Hedged(req.Context()) {
+					select {
+					case <-free:
+						time.Sleep(10 * ms)
+						return responseWith(tt.second, strings.NewReader("second")), nil
+					case <-req.Context().Done():
+						return nil, context.Cause(req.Context())
+					}
+				}
+				time.Sleep(60 * ms)
+				b := &body{Reader: tt.first(req.Context()), onClose: func() { close(free) }}
+				return responseWith(503, b), nil
+			})
+			began := time.Now()
+			resp := send(t, &retryhttp.Hedge{Base: base, After: 20 * ms, Budgets: retryhttp.NoBudgets}, request(t, "GET"))
+			assert.Equal(t, tt.took, time.Since(began))
+			assert.Equal(t, tt.status, resp.StatusCode)
+			assert.Equal(t, tt.text, textOf(t, resp))
+		})
+	}
+	bubble(t, "the call ends while the second request is in flight", func(t *testing.T) {
+		base := roundTrip(func(req *http.Request) (*http.Response, error) {
+			if retryhttp.Hedged(req.Context()) {
+				<-req.Context().Done()
+				return nil, context.Cause(req.Context())
+			}
+			time.Sleep(60 * ms)
+			return responseWith(503, strings.NewReader(long+"x")), nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := (&retryhttp.Hedge{Base: base, After: 20 * ms}).RoundTrip(request(t, "GET").WithContext(ctx))
+		require.EqualError(t, err, "retryhttp: the body of the first answer was too long or too slow to store while the second request of a Hedge was in flight")
+	})
+}
+
 // If Base panics in the second request, the program goes on and RoundTrip returns an error. If Base
 // panics in the first request, the caller can recover the panic.
 func TestHedgePanics(t *testing.T) {
