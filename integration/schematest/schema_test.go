@@ -58,8 +58,9 @@ func TestSchema(t *testing.T) {
 	source, err := os.ReadFile("../../config_test.go")
 	require.NoError(t, err)
 	_, seeds, _ := strings.Cut(string(source), "func FuzzConfigDecode(")
-	found := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(seeds, 9)
-	require.Len(t, found, 8)
+	seeds, _, _ = strings.Cut(seeds, "\n}")
+	found := regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(seeds, -1)
+	require.NotEmpty(t, found)
 	for _, seed := range found {
 		check(seed[1])
 	}
