@@ -175,8 +175,9 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 		return found.isOpening(event, data), nil
 	}
 	failed := &StreamError{
-		Type: cmp.Or(found.Type, found.Status, found.code()), Message: found.Message,
-		Data: data, wait: found.wait(), unpaid: found.unpaid(),
+		Type:    cmp.Or(found.Type, found.ErrorType, found.Status, found.code()),
+		Message: found.Message,
+		Data:    data, wait: found.wait(), unpaid: found.unpaid(),
 	}
 	if failed.unpaid != "" || found.isFinal() {
 		return false, retry.Permanent(failed)
@@ -312,8 +313,8 @@ func (f *failureLLM) detailCode() string {
 // have had.
 func (f *failureLLM) isFinal() bool {
 	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves status 0
-	return f.nameIn(finalLLM) != "" ||
-		status >= 400 && status <= 499 && status != http.StatusConflict && !passes(status)
+	again := passes(status) || status == http.StatusConflict || status == statusFull
+	return f.nameIn(finalLLM) != "" || status >= 400 && status <= 599 && !again
 }
 
 // nameIn returns the first code, type or Status of the failure that is in the list `names`, or ""
@@ -382,6 +383,7 @@ var (
 		"ping", "message_start", "content_block_start", // Anthropic
 		"response.created", "response.queued", "response.in_progress", // OpenAI
 		"response.output_item.added", "response.content_part.added", // OpenAI
+		"response.reasoning_summary_part.added", "response.mcp_list_tools.in_progress", // OpenAI
 		"keepalive",                                                             // OpenAI
 		"interaction.created", "interaction.start", "interaction.status_update", // Gemini
 		"step.start", "content.start", // Gemini
@@ -412,7 +414,8 @@ var (
 		"invalid_image_mode", "image_too_large", "image_too_small", "image_parse_error", // OpenAI
 		"image_content_policy_violation", "image_file_too_large", "empty_image_file", // OpenAI
 		"unsupported_image_media_type", "image_file_not_found", // OpenAI
-		"cyber_policy", "usage_not_included", "misalignment_policy_violation", // OpenAI
+		"cyber_policy", "bio_policy", "misalignment_policy_violation", // OpenAI
+		"usage_not_included", "data_residency_mismatch", "resource_not_found", // OpenAI
 		"invalid_parameter_error",                                    // Alibaba
 		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", // Gemini
 		"PERMISSION_DENIED", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED", "ALREADY_EXISTS", // Gemini
