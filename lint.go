@@ -26,7 +26,7 @@ func (p Policy) Lint() (found []Finding) {
 // A linted is a valid policy, together with values computed from it that several rules of Lint use.
 type linted struct {
 	Policy
-	declared int           // the limit on attempts that is set; 0: no limit, so one attempt
+	declared int           // the limit on attempts that is set; 0: none, and a call makes one attempt
 	limit    int           // EffectiveMax
 	retries  int           // limit - 1; below 0: unlimited
 	unset    bool          // true: no limit is set, and the policy is not NonRetryable

@@ -158,7 +158,7 @@ func TestRulesOfOneTask(t *testing.T) {
 		{"Fail ends the pipeline with the error of the outcome.", "an error", retry.Policy{}, []Outcome{failure}, Rules{{Do: Fail}}, nil, false,
 			"not retryable after 1 attempt: boom", errBoom},
 		{"Fail ends the pipeline with the error of the outcome.", "a success", retry.Policy{}, []Outcome{success}, Rules{{Do: Fail}}, nil, false,
-			"not retryable after 1 attempt: rule 0 fails a successful outcome", nil},
+			"not retryable after 1 attempt: rule 0 says fail for a successful outcome", nil},
 	} {
 		t.Run(row.sentence+"/"+row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -73,7 +73,7 @@ func (v *verdict) follow(o Outcome) {
 	case o.Err != nil:
 		v.err = o.Err
 	default:
-		v.err = fmt.Errorf("rule %d fails a successful outcome", v.index)
+		v.err = fmt.Errorf("rule %d says fail for a successful outcome", v.index)
 	}
 }
 

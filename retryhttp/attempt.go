@@ -68,7 +68,7 @@ func (a *attempt) send() (*http.Response, error) {
 	switch req := resp.Request; {
 	case req == nil || req == a.req:
 		resp.Request = a.x.req
-	case attemptIn(req.Context()) == a: // req is a copy of a.req; its context ends with the body
+	case attemptIn(req.Context()) == a: // req is a copy of a.req, and has the attempt's context
 		resp.Request = req.WithContext(a.x.req.Context())
 	}
 	a.given = resp.Request

@@ -76,8 +76,8 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 
 // repeated returns errAgain if http.Transport itself has repeated the request because the
 // connection broke before the first byte of an answer. Otherwise it returns nil. If all connections
-// speak HTTP/2, it returns nil, because there net/http repeats requests that no server has
-// processed. There is an exception: after a PROTOCOL_ERROR of the server (golang/go#47635),
+// speak HTTP/2, it returns nil, because there net/http repeats only requests that no server
+// has processed. There is an exception: after a PROTOCOL_ERROR of the server (golang/go#47635),
 // net/http repeats a request that may have been processed. The trace does not show this repeat, so
 // it is not found. A Transport below reports its own repeats: see attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {

@@ -31,9 +31,9 @@ func (a *attempt) prepare() (err error) {
 	return x.unsent("retryhttp: Prepare", err)
 }
 
-// A closing is a body whose Close calls the function close. It is the body of the request while
-// Prepare runs. Then the function closes the body only once, even if Prepare, the new body and
-// prepare all call Close.
+// A closing is a body whose Close calls the field `close`. It is the body of the request while
+// Prepare runs. So the original body is closed only once, even if Close is called by Prepare, by
+// the body that Prepare has set, and by the method prepare.
 type closing struct {
 	io.ReadCloser
 	close func() error

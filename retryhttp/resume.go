@@ -220,8 +220,9 @@ type part struct {
 }
 
 // fetch fetches the missing bytes, starting at the offset off. It makes a new exchange under the
-// policy, and reads the first bytes into p. The first attempt of the exchange is the attempt whose
-// body broke off with the error broke. A later attempt fails if it gets no byte.
+// policy, and reads the first bytes into p. The attempt whose body broke off counts as the first
+// attempt of the exchange. Its error is the parameter `broke`. A later attempt fails if it gets no
+// byte.
 func (d *download) fetch(p []byte, broke error) (int, error) {
 	if !d.closeBroken() {
 		return 0, http.ErrBodyReadAfterClose
@@ -326,8 +327,8 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 
 // isByteRanges reports whether the Content-Type of a response is multipart/byteranges. Such a body
 // has several parts, with boundary lines between them. A server must not send such a body if the
-// request asks for one range. It must never send it together with a Content-Range (RFC 9110 section
-// 15.3.7.2).
+// request asks for one range, and must never send such a body together with a Content-Range (RFC
+// 9110 section 15.3.7.2).
 func isByteRanges(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
 		text = strings.ToLower(text) // a Content-Type may contain two media types

@@ -31,7 +31,7 @@ type StatusError struct {
 	url     url.URL // the URL of the request, without user, query and fragment
 	advice  Advice
 	unpaid  string        // the code that says that the account cannot pay; "": no such code
-	hasBody bool          // Body is not set yet, and may be set from the response
+	hasBody bool          // true while Body is not set and can still be read from the response
 	request *http.Request // the Request of the response
 }
 

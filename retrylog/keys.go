@@ -9,7 +9,7 @@ import (
 type key struct {
 	index int  // the index in values.texts, and in the list "fields" if the key is there
 	place bool // whether the value names the source of a line, such as a pod
-	group bool // whether the value may be an object that contains place keys
+	group bool // whether the value may be an object with keys that name the source of a line
 	text  bool // whether a value that is not a JSON string is ignored
 }
 

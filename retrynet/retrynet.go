@@ -211,7 +211,7 @@ func alertStays(err error) bool {
 		42, 43, 44, 45, 46, 48, 49, // alerts about a certificate or its owner
 		70, 71, 86, // alerts about the version or the ciphers
 		109, 110, 112, 120, 121, // alerts about an extension, the server's name, or the protocol
-		113, 114, 115, 116, // alerts about a missing certificate, its status, or a shared key
+		113, 114, 115, 116, // alerts about a certificate's status, a shared key, or no certificate
 	} {
 		if err.Error() == alert.Error() {
 			return true

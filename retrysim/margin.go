@@ -20,8 +20,9 @@ func (s System) margin(runs int, back bool) (share float64, fails string, err er
 		return math.Floor(share), s.entries()[0], nil
 	}
 	for seed := range uint64(runs) {
-		// With this seed, s comes back at the load `lo`, but not at the load `hi`. At the start of the
-		// loop, hi is the result of the earlier seeds, and has not been tested with this seed.
+		// With this seed, s recovers at the load `lo`, and does not recover at the load `hi`. At the
+		// start of the loop only, hi has not been tested with this seed: it is the result of the earlier
+		// seeds.
 		lo, hi := least, share
 		step := share // how far the next load to try is below hi
 		if seed > 0 { // a small step, because most seeds have nearly the same result as the first seed

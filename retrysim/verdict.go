@@ -23,7 +23,7 @@ const (
 	Recovers Verdict = "recovers"
 
 	// Draining means that the system has not recovered when the run ends. But its queues are getting
-	// shorter, or its calls work again, but not yet for 10 seconds.
+	// shorter, or its calls have worked again for less than 10 seconds.
 	Draining Verdict = "not back yet"
 
 	// StaysDown means that the system has not recovered and that its queues do not get shorter.

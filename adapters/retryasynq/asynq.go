@@ -210,7 +210,7 @@ func (r *Retries) attempt(
 
 // counts reports whether an attempt that returned err counts. If IsFailure returns false for err,
 // the attempt usually does not count. But the attempt counts if the policy ends the task for
-// another reason than the number of attempts.
+// a reason other than the number of attempts.
 func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err error) bool {
 	if err == nil || r.isFailure == nil || r.isFailure(err) {
 		return true

@@ -21,7 +21,8 @@ var shared retry.Budgets
 func NoBudgets(string) *retry.Budget { return nil }
 
 // LendBudget returns options for grpc.NewClient. They lend each call the retries that the Budgets
-// of its context have left, but at most limit retries (see [retry.WithBudget] and [BorrowBudget]).
+// of its context have left, but never more than the parameter `limit` (see [retry.WithBudget] and
+// [BorrowBudget]).
 // The metadata retry-budget says how many retries are lent. If this number is 0, neither the server
 // nor any service that it calls retries.
 //

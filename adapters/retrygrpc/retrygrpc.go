@@ -168,7 +168,7 @@ func numbered(ctx context.Context, number, limit int) context.Context {
 // lastKey is the context key that marks the last attempt of a call.
 type lastKey struct{}
 
-// outgoing sets the value of `key` in the metadata for the server to n. If the caller has set
+// outgoing sets `key` to n in the metadata that is sent to the server. If the caller has set
 // values of `key`, outgoing replaces them.
 func outgoing(ctx context.Context, key string, n int) context.Context {
 	md, ok := metadata.FromOutgoingContext(ctx) // md is a copy

@@ -257,8 +257,8 @@ func Ended(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// A noAttempt is the cause of a call without an attempt. It wraps the cause of the context, and
-// the context's error as an error of the RPC library.
+// A noAttempt is the error of a call that ended before its first attempt. It wraps the cause of the
+// context, and the context's error as an error of the RPC library.
 type noAttempt struct {
 	error
 	coded error

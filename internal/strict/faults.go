@@ -106,8 +106,8 @@ func NoObject(prefix string, value []byte, example string) error {
 	return One(prefix, "", text, nil)
 }
 
-// shown is a JSON value that an error shows. It is turned into text only if the error names the
-// value.
+// shown is a JSON value for the text of an error. It is turned into text only if the fault is one
+// of those that the error lists.
 type shown []byte
 
 // String returns the JSON on one line, cut after 60 characters.

@@ -142,8 +142,8 @@ func (u *uses) beginsInside(call *ast.CallExpr) bool {
 	return false
 }
 
-// inTransaction reports whether the function literal lit is the body of a transaction, and the call
-// w in lit does not use this transaction.
+// inTransaction reports whether the function literal lit is the body of a transaction that the call
+// w in lit does not use.
 func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
 	begin, ok := c.Node().(*ast.CallExpr)
 	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {

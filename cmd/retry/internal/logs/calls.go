@@ -11,8 +11,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// These constants limit the open calls that Files keep in memory. If a limit is exceeded, the calls
-// that had no event for the longest time are cut short.
+// These constants limit the open calls that Files keep in memory. If a limit is exceeded, Files
+// report the calls that had no event for the longest time as incomplete, and forget them.
 const (
 	mostRecords = 20_000   // limit on the events of all open calls
 	mostAlike   = 200      // limit on the open calls with one key, or without a key

@@ -23,7 +23,7 @@ const (
 
 // A sibling is a setting next to a block.
 type sibling struct {
-	path   string // the path from the mapping around the block; /x is the key x of the document
+	path   string // a path in the mapping around the block; a path with a / at the start: in the document
 	bounds scope
 	says   string                     // the note about a setting that limits nothing
 	when   string                     // the only value that gets the note; "" if every value gets it

@@ -149,6 +149,6 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// deepest is the number of keys to which the function walk descends in a file. A block below this
+// deepest is how many keys deep the function walk looks into a file. A block below this
 // depth is found only if the user writes the path to it.
 const deepest = 100

@@ -152,10 +152,11 @@ func dialectOf(path []string, e entry) string {
 	return ""
 }
 
-// dialectAt returns the dialect of the settings in e, which is at a path that the user wrote. If
-// the place of e in the document does not show the dialect, dialectAt compares the keys. A dialect
-// fits if its settings are usually the value of a key with the name of e, and if the value of e has
-// a key that is typical of the dialect. dialectAt returns "" if no dialect fits, or more than one.
+// dialectAt returns the dialect of the settings in the value of e. The user has named the path of
+// e. If the place of e in the document does not show the dialect, dialectAt compares the keys. A
+// dialect fits if its settings are usually the value of a key with the name of e, and if the value
+// of e has a key that is typical of the dialect. dialectAt returns "" if no dialect fits, or more
+// than one.
 func dialectAt(path []string, e entry) (dialect string) {
 	node := e.value
 	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
