@@ -12,7 +12,7 @@ import (
 )
 
 // These constants limit the open calls that Files keep in memory. If a limit is exceeded, Files
-// report the calls that had no event for the longest time as incomplete, and forget them.
+// pass on the calls that had no event for the longest time, marked as incomplete, and forget them.
 const (
 	mostRecords = 20_000   // limit on the events of all open calls
 	mostAlike   = 200      // limit on the open calls with one key, or without a key

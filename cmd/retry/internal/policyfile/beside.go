@@ -23,7 +23,7 @@ const (
 
 // A sibling is a setting next to a block.
 type sibling struct {
-	path   string // a path in the mapping around the block; a path with a / at the start: in the document
+	path   string // a path in the mapping around the block; or, after a /, a path in the document
 	bounds scope
 	says   string                     // the note about a setting that limits nothing
 	when   string                     // the only value that gets the note; "" if every value gets it
