@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -130,25 +129,6 @@ func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 
 var errSlowLLM = errors.New("retryhttp: the body of an error took longer than a second")
 
-// A StreamError is an error event at the beginning of a stream. Its fields are copied from the
-// event, so they come from the server. If it is the error of the last attempt, the caller of the
-// Transport can still read the whole stream.
-type StreamError struct {
-	Type    string // the type of the error, such as "overloaded_error"; "": no type
-	Message string
-	Data    []byte // the data of the event
-
-	wait   time.Duration
-	unpaid string // the code that says that the account cannot pay; "": no such code
-}
-
-// Error returns one line with the Type and the Message. Both are quoted. At most 128 bytes of the
-// Type and 512 bytes of the Message are printed. If the account cannot pay, the line says so.
-func (e *StreamError) Error() string {
-	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q",
-		e.Type, e.Message) + unpaidText(e.unpaid)
-}
-
 // unpaidText returns the text that an error gets at its end if the account cannot pay, or "" if
 // code is "". code is the vendor's word for this, such as insufficient_quota. It needs no quotes,
 // because it comes from a list in this package and not from the server.
@@ -158,10 +138,6 @@ func unpaidText(code string) string {
 	}
 	return " (the account cannot pay: " + code + ")"
 }
-
-// RetryAfter returns the wait that the server asked for. It returns 0 if the server did not ask for
-// a wait, and 1ns if it asked for a wait of 0.
-func (e *StreamError) RetryAfter() time.Duration { return e.wait }
 
 // judgeLLM returns an error for an error event. The result `more` is true after an event that
 // vendors send before the first piece of an answer.
