@@ -159,7 +159,7 @@ func (b *Budget) Refund() {
 	}
 }
 
-// Success puts back the part of a retry that Ratio says. Call Success once for each call that
+// Success puts back a fraction of a retry: the Ratio. Call Success once for each call that
 // succeeds. [Do] and [Once] call Success themselves.
 func (b *Budget) Success() {
 	if b == nil {

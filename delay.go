@@ -40,7 +40,7 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 	}
 	switch {
 	case p.RetryAfter == RetryAfterAtLeast:
-		// If a part of the window is longer than retryAfter, the window is unchanged. Then draw raises
+		// If the window contains delays longer than retryAfter, the window is unchanged. Then draw raises
 		// a delay that is shorter than retryAfter to retryAfter.
 		if retryAfter >= hi {
 			lo, hi = retryAfter, retryAfter

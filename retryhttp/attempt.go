@@ -195,9 +195,9 @@ func (a *attempt) end() { a.cancel(nil) }
 
 type attemptKey struct{}
 
-// attemptOf returns the attempt that sends req, or nil. It does not only look at the context of
-// req, because Prepare or Base may send another request in the context of the attempt, for example
-// to fetch a token.
+// attemptOf returns the attempt that sends req, or nil. Besides the context of req, it looks at the
+// destination of req, because Prepare or Base may send another request in the context of the
+// attempt, for example to fetch a token.
 func attemptOf(req *http.Request) *attempt {
 	if req == nil {
 		return nil

@@ -114,8 +114,8 @@ func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 // buffer would then reveal bytes of another response.
 var unread = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
-// kept stores the beginning of a body. One goroutine calls add while another may call soFar. A nil
-// kept stores nothing.
+// kept stores the beginning of a body. One goroutine calls add while another may call soFar. If the
+// *kept is nil, nothing is stored.
 type kept struct {
 	mu   sync.Mutex
 	text []byte

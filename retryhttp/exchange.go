@@ -69,7 +69,7 @@ type exchange struct {
 
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
-	renewed    bool           // a 401 or 407 has set skipBudget, so the next 401 or 407 does not
+	renewed    bool           // a 401 or 407 has set skipBudget; a further 401 or 407 does not set it
 	hedged     atomic.Bool    // the last attempt was answered by the second request of a Hedge
 	last       *attempt       // the last attempt; nil before the first attempt
 	lost       *attempt       // an earlier attempt whose answer was lost (see isLost); nil: none

@@ -325,7 +325,8 @@ func (l *leg) release() (kept bool) {
 	whole := &wholeBody{ReadCloser: l.resp.Body}
 	l.resp.Body = whole
 	cancel := func(cause error) {
-		if !whole.ended.Load() { // otherwise the caller may get the answer, whose context lives on
+		// If the body was read to its end, the caller may get this answer. So its context must not end.
+		if !whole.ended.Load() {
 			l.cancel(cause)
 		}
 	}

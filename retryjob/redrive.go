@@ -51,7 +51,7 @@ type RedriveResult struct {
 	Skipped int
 }
 
-// Spread returns how long after the start of a redrive the job with this key runs again. The
+// Spread returns the time from the start of a redrive until the job with this key runs again. The
 // duration is between 0 and window, and all durations are equally likely. It depends only on
 // key and window, so every process computes the same duration. If window is 0 or below, Spread
 // returns 0.

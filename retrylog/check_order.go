@@ -176,7 +176,8 @@ func expected(previous, r *Record) (want retry.Event, ok bool) {
 	default:
 		return want, false
 	}
-	// The attempt ran past HealthyAfter. So it has Number 1, and Elapsed is measured from its end.
+	// The attempt ran past HealthyAfter, so the call began anew: the Number of this attempt is 1, and
+	// Elapsed is measured from the end of this attempt.
 	if (hidden || failed) && e.Reset {
 		want.Number, want.Elapsed = 1, 0
 	}

@@ -74,7 +74,7 @@ type account struct {
 	first         int64 // when the budget was first used
 	ticks, decays int64 // how many refills and decays have been applied
 	peak          int64 // the largest recent surplus, in billionths of a retry; decays like a surplus
-	fullAt        int64 // when a retry last found at least 90 % of Size plus `peak`
+	fullAt        int64 // when a retry last found at least 90 % of the sum of Size and `peak`
 	emptyAt       int64 // when a retry last found the budget empty
 }
 

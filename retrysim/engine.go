@@ -78,7 +78,8 @@ type edge struct {
 	budget *budget
 
 	// timeouts contains an entry for each attempt in flight. All timeouts of an edge are equally
-	// long, so they end in the order in which they began. The heap contains only the first timeout.
+	// long, so they end in the order in which they began. The heap contains only the
+	// first timeout of each edge.
 	timeouts []entry
 }
 

@@ -13,7 +13,8 @@ const (
 	mostAttempts = 1_000_000 // the most attempts that one call from outside may cause at a service
 	endless      = 1000      // the assumed limit of a call that has no limit on attempts
 	largeRun     = 200_000   // a system is divided if its run takes more events than this
-	leastPool    = 50        // the smallest pool of a divided system: in smaller pools chance dominates
+	// stPool    = 50        // the smallest pool of a divided system: in smaller pools chance
+	// dominates
 	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service: 112 MB
 	longRun      = 2_000_000 // a run of more events than this is not prolonged
 )
@@ -120,9 +121,9 @@ func (s System) scale() int {
 	return max(1, scale)
 }
 
-// sizes returns pointers to the numbers that are divided in a large system, except the Rate: the
-// workers, the places in the queue, and the clients. If the service has only one client, the
-// sizes of its budgets are divided instead of the clients.
+// sizes returns pointers to numbers of a service: the workers, the places in the queue, and the
+// clients. These numbers and the Rate are divided to simulate a part of a large system. If the
+// service has only one client, the sizes of its budgets are divided instead of the clients.
 func (v *Service) sizes() []*int {
 	if v.Clients > 1 {
 		return []*int{&v.Workers, &v.Queue, &v.Clients}

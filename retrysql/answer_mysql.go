@@ -50,8 +50,9 @@ func (e mySQL) elsewhere() bool {
 	return e.readOnly() || slices.Contains([]uint16{1792, 1836, 1047, 8027}, e.number)
 }
 
-// readOnly reports whether the server is read-only. Error 1290 may also name another option,
-// such as --secure-file-priv. The name of the option is not translated.
+// readOnly reports whether the server is read-only. Error 1290 names the option that forbids the
+// statement. This may be read-only, or another option such as --secure-file-priv. The name of the
+// option is not translated.
 func (e mySQL) readOnly() bool { return e.number == 1290 && strings.Contains(e.text, "read-only") }
 
 // refused reports whether this answer to COMMIT means that nothing was applied. It returns true for

@@ -269,7 +269,8 @@ func (r redriver) unlock(ctx context.Context, task *asynq.TaskInfo) (time.Durati
 	if err != nil || left == 0 {
 		return 0, err
 	}
-	return max(time.Second, time.Duration(left)*time.Millisecond), nil // asynq's minimum is 1s
+	// urn max(time.Second, time.Duration(left)*time.Millisecond), nil // asynq.Unique accepts no time
+	// below 1s
 }
 
 // nextID returns the ID that a task gets when it is moved back.

@@ -138,7 +138,8 @@ func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
 // Take takes a key out of m and returns its value. It returns false if the key is left out or
 // null. If the value is of the wrong type or not valid, Take adds a fault and returns false.
-// If valid is nil, all values are valid. write says what to write instead.
+// If valid is nil, all values are valid. The parameter `write` is the part of the fault that says
+// what to write instead.
 func Take[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
 	if !ok {

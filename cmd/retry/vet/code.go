@@ -192,9 +192,9 @@ func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 	return false
 }
 
-// reached returns parts, which are pieces of code, and the functions of the checked package that
-// these pieces call, directly or through other functions. It looks for calls in at most 8 pieces
-// of code.
+// reached returns the pieces of code in `parts`. It also returns the functions of the checked
+// package that these pieces call, directly or through other functions. It looks for calls in at
+// most 8 pieces of code.
 func (u *uses) reached(parts ...inspector.Cursor) []inspector.Cursor {
 	for i := 0; i < len(parts) && i < 8; i++ {
 		for _, call := range nodes[*ast.CallExpr](parts[i]) {

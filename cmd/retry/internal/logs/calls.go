@@ -107,7 +107,7 @@ func (l *Files) begin(r *event) *Trace {
 //
 // If r has a key, find prefers a call with the same source and file. If there is none, r may belong
 // to a job whose next attempt another process makes, or to a call that continues in another file
-// after a rotation. In both cases r must be a possible next event of the call.
+// after a rotation. In any case, r must be a possible next event of the call.
 //
 // If r has no key, the call must have the source of r, and r must be a possible next event of the
 // call.

@@ -11,7 +11,7 @@
 //   - search.go finds blocks at a path or at the usual places. recognize.go finds out to which
 //     dialect or system a block belongs.
 //   - block.go reads the policy in a block. fault.go describes faults and finds their lines, and
-//     lint.go warns of settings that are valid.
+//     lint.go warns of settings that are valid but probably mistakes.
 //   - dialect.go lists the dialects. format.go lists the dialects of other systems, in the type
 //     format. form.go has the type form, with which the files of the systems read values.
 //   - settings.go takes keys from a mapping, duration.go reads durations, beside.go reads settings

@@ -32,8 +32,8 @@ const (
 		"retryPolicy.initialInterval|retryPolicy.maximumAttempts"
 )
 
-// shapes lists all shapes. If a document has settings of several systems that are not read, lint
-// reports the system that comes first in this list.
+// shapes lists all shapes. If a document has settings of several systems that lint cannot read,
+// lint reports only the system that comes first in this list.
 var shapes = slices.Concat([]shape{
 	{"Istio's filters", "networking.istio.io", "EnvoyFilter", configPatches + "retry_policy", ""},
 	{"Istio's filters", "networking.istio.io", "EnvoyFilter", configPatches + "retryPolicy", ""},

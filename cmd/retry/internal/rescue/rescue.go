@@ -211,7 +211,8 @@ func (c *changer) changeCall(name string, i int, e retrysim.Edge) {
 	}
 }
 
-// changeService adds the changes of three keys of a service: lend, queue and cancel.
+// changeService adds changes to the list of possible changes: changes of the keys lend, queue and
+// cancel of a service.
 func (c *changer) changeService(name string, v retrysim.Service) {
 	if c.layers > 1 && v.Rate > 0 && v.Lend == 0 {
 		c.add(name, name, "lend", "1", func(v *retrysim.Service) { v.Lend = 1 })
