@@ -31,8 +31,8 @@
 //   - The code for downloads is in resume.go. If Transport.Resume is set and the body of a response
 //     breaks off, the Transport fetches the missing bytes.
 //   - Two RoundTrippers belong below the Transport. A [Hedge] sends a GET a second time if its
-//     answer is late. [LendBudget] lends retries to the server of a request, and the server takes
-//     them with [BorrowBudget].
+//     answer is late. [LendBudget] lets the server of a request use retries of the caller's Budget
+//     for its own calls. The server takes these retries with [BorrowBudget].
 //
 // Package retryhttp/sse reads streams of server-sent events, and connects again after a break.
 package retryhttp

@@ -15,12 +15,11 @@ type Answer struct {
 	Rate    float64 `json:"rate"`    // the Rate of Entry, in calls a second
 
 	// Margin is the highest rate of calls to Entry at which the system comes back in every run, to
-	// within 1 %. The system comes back if it recovers, or if its queues are at least getting
-	// shorter at the end. Margin assumes
-	// that all rates from outside are multiplied by MarginShare, including the rates of events. Margin
-	// is at most 4 times Rate. It is below Rate if the system does not come back in every run at Rate,
-	// and otherwise at least Rate. It is 0 if the system does not come back with a thousandth of its
-	// load.
+	// within 1 %. The system comes back if it recovers, or if its queues are at least getting shorter
+	// at the end. Margin assumes that all rates from outside are multiplied by MarginShare, including
+	// the rates of events. Margin is at most 4 times Rate. It is below Rate if the system does not
+	// come back in every run at Rate, and otherwise at least Rate. It is 0 if the system does not come
+	// back with a thousandth of its load.
 	Margin      float64 `json:"margin"`
 	MarginShare float64 `json:"margin_share"`
 

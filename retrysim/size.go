@@ -13,8 +13,7 @@ const (
 	mostAttempts = 1_000_000 // the most attempts that one call from outside may cause at a service
 	endless      = 1000      // the assumed limit of a call that has no limit on attempts
 	largeRun     = 200_000   // a system is divided if its run takes more events than this
-	// stPool    = 50        // the smallest pool of a divided system: in smaller pools chance
-	// dominates
+	leastPool    = 50        // the smallest pool of a divided system: chance dominates in smaller ones
 	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service: 112 MB
 	longRun      = 2_000_000 // a run of more events than this is not prolonged
 )

@@ -24,7 +24,7 @@
 //	MySQL, Aurora, Galera, group replication  go-sql-driver/mysql       from their documentation
 //	TiDB                                      go-sql-driver/mysql       from its documentation
 //	CockroachDB, YugabyteDB, Aurora           pgx, lib/pq, pgdriver     only PostgreSQL's SQLSTATEs
-//	Vitess, PlanetScale                       go-sql-driver/mysql       only MySQL's errors, not 1105
+//	Vitess, PlanetScale                       go-sql-driver/mysql       only MySQL's errors
 //	SQL Server, Oracle, Db2, Spanner, others  any                       none: write a RetryIf
 package retrysql
 

@@ -269,8 +269,7 @@ func (r redriver) unlock(ctx context.Context, task *asynq.TaskInfo) (time.Durati
 	if err != nil || left == 0 {
 		return 0, err
 	}
-	// urn max(time.Second, time.Duration(left)*time.Millisecond), nil // asynq.Unique accepts no time
-	// below 1s
+	return max(time.Second, time.Duration(left)*time.Millisecond), nil // asynq.Unique needs 1s or more
 }
 
 // nextID returns the ID that a task gets when it is moved back.

@@ -36,10 +36,10 @@
 //
 // # Errors
 //
-// A failed operation returns a [*retry.Error] inside the SDK's smithy.OperationError. As without
-// this package, errors.As finds the errors of the SDK in the error of the operation. Only the SDK's
-// MaxAttemptsError is missing. The SDK's GetAttemptResults returns only the last attempt, and its
-// LogRetries logs nothing. Use the policy's OnEvent to observe all attempts.
+// A failed operation returns a [*retry.Error] inside the SDK's smithy.OperationError. The function
+// errors.As still finds the errors of the SDK in it, except the SDK's MaxAttemptsError. The SDK's
+// GetAttemptResults returns only the last attempt, and its LogRetries logs nothing. Use the
+// policy's OnEvent to observe all attempts.
 //
 // # Streaming
 //

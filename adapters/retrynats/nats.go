@@ -29,7 +29,8 @@
 // If a dead letter is too large, the package leaves out the text of the error. If that is not
 // enough, it also leaves out the headers or the data of the message. The header Retry-Left-Out
 // then says "headers" or "data", and OnError is called. Several consumers may use the same
-// subject for dead letters. Each failure gets its own dead letter.
+// subject for dead letters. If two consumers give up on the same message, there are two dead
+// letters.
 //
 // docs/queues.md in the library's repository explains what all adapters for queues have in
 // common.

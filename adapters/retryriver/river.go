@@ -27,8 +27,8 @@
 // The special errors of River have their usual effect. river.JobCancel is a permanent error. An
 // attempt that returns river.JobSnooze does not count, so the number of snoozes has no limit.
 // If a server asks for a wait, return [retry.After] instead. An attempt that is interrupted
-// because the client stops does not count either. The metadata of a job count the failures of
-// each [retry.Class].
+// because the client stops does not count either. The failures of each [retry.Class] are counted
+// in the metadata of the job.
 //
 // # Limits
 //

@@ -28,9 +28,9 @@
 // non-retryable, and the reason is ReasonInvalid. Validate policies before the worker starts.
 //
 // The SDK cannot send text that is not UTF-8. If an error contains such text, the interceptor
-// replaces the invalid bytes and leaves out the causes of the error. If the details of an
-// ApplicationError cannot be read, this ApplicationError becomes the cause of the returned
-// error.
+// replaces the invalid bytes and leaves out the causes of the error. If the interceptor
+// cannot read the details of an ApplicationError that the activity returned, it returns a new
+// ApplicationError with the first as its cause.
 //
 // Temporal counts the attempts. MaxElapsed counts from the time when the activity was
 // scheduled, so the time in which the activity waits for a worker counts as well. The seed of

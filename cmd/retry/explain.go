@@ -48,9 +48,9 @@ line of each file must be the oldest.
 
 With -policy, explain compares every decision in the log with the policy in a
 file. It prints only the calls that differ from the policy. The exit status is 1
-in three cases: a call differs, an event cannot be read or cannot follow the
-event before it, or no call can be compared. A call also differs if only its
-limit on attempts differs, even if its first attempt succeeded.
+if a call differs, if no call can be compared, or if an event is unreadable or
+out of order. A call also differs if only its limit on attempts is not the limit
+of the policy, even if its first attempt succeeded.
 
 A call is "skipped" if the log lacks its start or its end. It is also skipped if
 a retry.Class or a pipeline decided its retries, because the file of the policy

@@ -95,9 +95,9 @@ func (o *source) define(flags *flag.FlagSet) {
 	flags.Func("from", "the `dialect` of the policy: "+strings.Join(all, ", ")+
 		" (default: detected from the keys and from their place in the file)", oneOf(all, &o.from))
 	flags.StringVar(&o.at, "at", "", "the `path` to the policy in the file, such as "+
-		"services.payments.retry, or 2 for the second document (default: the first of "+
-		"these that is a policy: the value of the key retry or work_config, the whole file, the "+
-		"settings of a system such as Envoy)")
+		"services.payments.retry, or 2 for the second document. By default, it "+
+		"is the key retry or work_config if its value is a policy, otherwise the whole file, "+
+		"otherwise the settings of a system such as Envoy")
 }
 
 // oneOf returns the function that parses the value of a flag. The flag accepts only the values in

@@ -19,10 +19,10 @@ var planCommand = &command{
 	name: "plan", args: "[flags] FILE", run: plan,
 	summary: "print the delays of a policy, and how long a call takes at most",
 	doc: `
-Plan prints what the policy in a file will do: each delay, when the attempts
-end, and how long a call takes in the worst case. The worst case also depends on
-timeouts that the file sets outside of the policy, such as the timeout of an
-Envoy route. Plan also prints a note about each setting that is valid but
+Plan prints what the policy in a file will do: each delay, after how many
+attempts a call ends, and how long it takes in the worst case. The worst case
+also depends on timeouts that the file sets outside of the policy, such as the
+timeout of an Envoy route. Plan also prints a note about each setting that is valid but
 probably unintended. The file is YAML or JSON.
 
     retry plan -at services.payments.retry config.yaml

@@ -19,11 +19,11 @@
 //	        - else:
 //	            do: continue
 //
-// [ParseTasks] parses one step, as in this example, or only the list of its tasks.
-// [ParsePlaybook] parses a document with a workflow, and [ParseRules] parses the rules of one
-// task. The package runs nothing. Your program turns each [Task] into a [retryflow.Task] with a
-// function of its own. Config contains every key of the task that is not about rules, and tells
-// the function what to do.
+// [ParseTasks] parses one step, as in this example, or only the list of its tasks. [ParsePlaybook]
+// parses a document with a workflow, and [ParseRules] parses the rules of one task. The package
+// runs nothing. Your program turns each [Task] into a [retryflow.Task] with a function of its own.
+// Task.Config contains every key of the task that is not about rules, and tells the function what
+// to do.
 //
 // The README lists the keys, the expressions, the differences from NoETL's engine, and the limits
 // on untrusted documents: https://github.com/goretry/retry/blob/main/retryflow/noetl/README.md

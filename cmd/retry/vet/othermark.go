@@ -12,7 +12,7 @@ import (
 
 // OtherMark reports errors for retry.Do that a function of another library wraps, such as
 // backoff.Permanent.
-var OtherMark = newCheck("othermark", `report an error for retry.Do in a wrapper of another library
+var OtherMark = newCheck("othermark", `report errors that another library wraps (backoff.Permanent)
 
 retry.Do does not know Permanent of cenkalti/backoff, Unrecoverable of
 avast/retry-go and RetryableError of sethvargo/go-retry. If one of these

@@ -14,11 +14,11 @@
 //
 //   - find.go runs checks and returns their reports; ignore.go finds the comments that silence a
 //     check.
-//   - uses.go finds the calls that retry, and the functions of a package. Its type uses contains
+//   - uses.go finds the calls that retry, and the functions of a package. Its type `uses` contains
 //     what the checks know about a package. operations.go describes the functions that these calls
 //     retry, and says which code is inside and outside of these functions.
 //   - vars.go records what is assigned to variables, and settings.go what is assigned to fields.
-//     values.go finds the value of an expression that can have only one.
+//     values.go finds the value of an expression that can have only one value.
 //   - policyvalue.go finds the values of the fields of a policy, and evaluate.go makes a
 //     retry.Policy of them.
 //   - requests.go recognizes HTTP requests, and permanent.go recognizes errors that are passed to
