@@ -22,8 +22,8 @@ var planCommand = &command{
 Plan prints what the policy in a file will do: each delay, after how many
 attempts a call ends, and how long it takes in the worst case. The worst case
 also depends on timeouts that the file sets outside of the policy, such as the
-timeout of an Envoy route. Plan also prints a note about each setting that is valid but
-probably unintended. The file is YAML or JSON.
+timeout of an Envoy route. Plan also prints a note about each setting that is
+valid but probably unintended. The file is YAML or JSON.
 
     retry plan -at services.payments.retry config.yaml
     retry plan -seed order-42 policy.json
