@@ -61,8 +61,8 @@ func (e *permanentError) Unwrap() error { return e.err }
 // Jitter never ends a call that has time for d itself. If MaxElapsed comes before the end of
 // the window, the window ends at MaxElapsed. The window also takes at most half of the time
 // between d and the context's deadline, because the attempt needs time too. For a Retry-After
-// of zero, retryhttp passes a d of 1ns. Then the window of the curve applies and is not
-// shortened.
+// of zero, retryhttp passes a d of 1ns. Then the delay is drawn as if there were no
+// Retry-After.
 //
 // Policy.RetryAfter can change these rules: see [RetryAfterMode].
 func After(d time.Duration, err error) error {

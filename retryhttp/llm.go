@@ -44,9 +44,10 @@ import (
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
 // permanent if the request is invalid, not allowed or not paid for. LLM knows the codes that
 // Anthropic, OpenAI, Gemini and some other vendors documented in November 2026. An error with
-// another code is judged by its status, or in a stream retried. An error event after the first
-// piece of the answer reaches the caller unchanged. A JSON body with a status below 400 also
-// reaches the caller unchanged, even if it contains only an error, as some bodies of OpenRouter do.
+// another code is judged by its status. In a stream, such an error is retried. An error event after
+// the first piece of the answer reaches the caller unchanged. A JSON body with a status below 400
+// also reaches the caller unchanged, even if it contains only an error, as some bodies of
+// OpenRouter do.
 func LLM(p retry.Policy) *Transport {
 	whole := WholeBody(checkLLM, 8<<20)
 	return &Transport{

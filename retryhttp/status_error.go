@@ -112,11 +112,11 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 	}
 }
 
-// forgetBody makes keep do nothing for the StatusError in failure. It is called before the response
-// of this StatusError is discarded. A Check may return the same error again for a later attempt,
-// and then the Body must not come from the later response. keep would not notice this, because the
-// responses of a call usually have the same Request. `requests` are all values that the field
-// Request of the discarded response has had.
+// After forgetBody, `keep` does nothing for the StatusError in failure. It is called before the
+// response of this StatusError is discarded. A Check may return the same error again for a later
+// attempt, and then the Body must not come from the later response. keep would not notice this,
+// because the responses of a call usually have the same Request. `requests` are all values that the
+// field Request of the discarded response has had.
 func forgetBody(failure error, requests ...*http.Request) {
 	e, ok := failure.(*StatusError)
 	if !ok {

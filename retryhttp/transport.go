@@ -239,8 +239,8 @@ type Transport struct {
 	// the Policy is not called for attempt 1. A later attempt succeeds when its first byte arrives.
 	// The next break starts again at attempt 1, so limit the time of a whole download by its context.
 	// If Budgets is nil, the first retry after 1 KiB or more of progress takes nothing from the
-	// Budget of the target. Check and Prepare are called for the requests of such a call too, and
-	// Check must accept a 206.
+	// Budget of the target. Check and Prepare are also called for the requests for missing bytes,
+	// and Check must accept a 206.
 	//
 	// If Resume does not apply, or if the missing bytes cannot be fetched, Read returns a
 	// [*BrokenError]. Its text says why, for example "no strong ETag".

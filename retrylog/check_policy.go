@@ -43,9 +43,9 @@ func (c Call) Check(p retry.Policy) error {
 
 // ByCode returns the records of the decisions that [Call.Check] accepts because a function of the
 // program made them: RetryIf, Classify, Wait or [retry.Permanent]. Each of these records is a stop
-// for a reason that p alone cannot give, or a retry after a failure of unknown class. The class is
-// unknown if the log names a class, or if p has a Classify. ByCode ends before the first record
-// that Check rejects.
+// for a reason that p alone cannot give, or a retry after a failure whose limits and delays Check
+// does not know. This is so if the log names a class, or if p has a Classify. ByCode ends before
+// the first record that Check rejects.
 func (c Call) ByCode(p retry.Policy) []Record {
 	byCode, _ := c.judge(p)
 	return byCode
@@ -95,8 +95,8 @@ func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 }
 
 // healthy reports whether an attempt ran past HealthyAfter. previous is the last event of the
-// attempt. If the log contains no attempts, it does not say how long this attempt ran. Then
-// healthy reports whether any attempt under the policy can run past HealthyAfter.
+// attempt. If the log contains no events of attempts, it does not say how long the attempt ran.
+// Then healthy reports whether any attempt under the policy can run past HealthyAfter.
 func (j judge) healthy(previous retry.Event) bool {
 	p := retry.Policy{AttemptTimeout: j.policy.AttemptTimeout, HealthyAfter: j.policy.HealthyAfter}
 	a := retry.Attempt{Number: 1, Took: previous.Took}

@@ -36,7 +36,7 @@ type service struct {
 	edges   []edge
 	arrives stream // draws the times between calls from outside
 	works   stream // draws the times of work and which requests fail
-	chooses stream // draws the client that handles a request
+	chooses stream // draws which instance of the service handles a request
 	seeds   stream // draws the seeds of delays
 	clients uint32
 

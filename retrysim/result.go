@@ -52,7 +52,7 @@ type LoadSecond struct {
 	Requests int     `json:"requests"` // requests that arrived
 	Rejected int     `json:"rejected"` // requests refused by a full queue or a Fail event
 	Queue    int     `json:"queue"`    // requests that wait for a worker at the end of the second
-	Busy     float64 `json:"busy"`     // workers that handled a request, on average
+	Busy     float64 `json:"busy"`     // how many workers were busy, on average over the second
 
 	// Wasted is the share of the work that was done for callers that had given up. It counts the
 	// work that ended in this second.

@@ -240,8 +240,9 @@ func functionError(err error) error {
 	return err
 }
 
-// databaseSQL returns a function transact for database/sql. If guarded is true, it sets the
-// savepoint. databaseSQL is small enough to be inlined, so its closure is not allocated.
+// databaseSQL returns a function transact for database/sql. If guarded is true, transact sets a
+// savepoint before it calls body. databaseSQL is small enough to be inlined, so its closure is not
+// allocated.
 func databaseSQL(
 	db Beginner, opts *sql.TxOptions, guarded bool,
 ) func(context.Context, func(*sql.Tx) error) error {

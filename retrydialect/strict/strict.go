@@ -67,7 +67,7 @@ type Mapping struct {
 
 	path   string // the prefix of the keys in errors, such as "backoff."
 	values map[string]json.RawMessage
-	keys   []string // the keys that have been taken
+	keys   []string // the keys that Take has read so far
 	faults *Faults
 	listed *[]string // the paths of all keys that were read, also in inner mappings; only Keys sets it
 }

@@ -30,8 +30,8 @@ func (r *reader) policyRules(k *key) retryflow.Rules {
 	return rules
 }
 
-// policy returns the key spec.policy of a task if it has rules, and otherwise nil. The key stays
-// in m, because Config keeps the policy without its rules.
+// policy returns the key spec.policy of a task if its value has rules, and otherwise nil. The key
+// stays in m, because Config keeps the policy without its rules.
 func (r *reader) policy(m *mapping) *key {
 	policy := r.member(m.get("spec"), "policy")
 	if r.member(policy, "rules") != nil {

@@ -49,8 +49,8 @@ func (u *uses) findSettings() {
 	}
 }
 
-// sibling returns the value of another field of the struct in which s sets a field. It returns nil
-// if this value is not known.
+// sibling returns the value of the field with this name, in the struct in which s sets another
+// field. It returns nil if this value is not known.
 func (u *uses) sibling(s setting, field string) (value ast.Expr) {
 	if lit, ok := s.x.(*ast.CompositeLit); ok {
 		return keyed(lit)[field]

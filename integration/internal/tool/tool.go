@@ -11,7 +11,7 @@ import (
 // Path is the path of the retry command that the function Main has built.
 var Path string
 
-// Main builds the command and runs the tests of a package.
+// Main builds the command retry, and then runs the tests of a package.
 func Main(m *testing.M) {
 	dir, err := os.MkdirTemp("", "retry")
 	if err != nil {

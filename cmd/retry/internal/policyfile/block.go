@@ -58,7 +58,8 @@ func (b *Block) Excerpt(text string, n int) (before, block, after string) {
 //   - the native form, if b is in this form
 //   - the dialect in which b can be read, if there is only one
 //
-// If b cannot be read or is invalid, Read returns every fault. Read sets Notes and Bounds.
+// If b cannot be read or is invalid, Read returns every fault. Read sets the fields Notes and
+// Bounds.
 func (b *Block) Read(from string) (p retry.Policy, name string, faults []*Fault) {
 	b.reset()
 	d, p, err := b.read(from)

@@ -12,8 +12,8 @@
 //     dialect or system a block belongs.
 //   - block.go reads the policy in a block. fault.go describes faults and finds their lines, and
 //     lint.go warns of settings that are valid but probably mistakes.
-//   - dialect.go lists the dialects. format.go lists the dialects of other systems, in the type
-//     format. form.go has the type form, with which the files of the systems read values.
+//   - dialect.go lists the dialects of the library. format.go lists the formats of other systems.
+//     form.go has the type form, with which the files of the systems read values.
 //   - settings.go takes keys from a mapping, duration.go reads durations, beside.go reads settings
 //     next to a block, and templates.go replaces templates by their defaults.
 //   - nodes.go walks through YAML nodes. place.go has a mapping with the mappings around it.

@@ -42,8 +42,8 @@ func (p *place) outermost() *place {
 	return p
 }
 
-// get returns the entry to which keys lead from p. Two spellings of a key are equal if plain
-// returns the same text for both.
+// get follows the parameter `keys` from p, and returns the entry that it reaches. Two spellings of
+// a key are equal if plain returns the same text for both.
 func (p *place) get(plain func(string) string, keys ...string) (found entry, ok bool) {
 	if p == nil {
 		return entry{}, false

@@ -133,8 +133,8 @@ func (s *search) add(node *yaml.Node, beside *place, path []string, dialect stri
 	})
 }
 
-// document appends the blocks at the usual places of a document. If none of them is certainly a
-// policy, it also appends the whole document. path is the path to the document.
+// document appends to s.blocks the blocks at the usual places of a document. If none of them is
+// certainly a policy, it also appends the whole document. path is the path to the document.
 func (s *search) document(document *yaml.Node, path []string) {
 	first := len(s.blocks)
 	if s.usual(document, path); !slices.ContainsFunc(s.blocks[first:], isKnown) {

@@ -21,7 +21,7 @@ type Rescue struct {
 	Verdict retrysim.Verdict `json:"verdict"`
 	Lost    int              `json:"lost"`         // the calls that are lost in the changed system
 	Margin  float64          `json:"margin"`       // the Margin in the answer about the changed system
-	Share   float64          `json:"margin_share"` // the MarginShare in the same answer as Margin
+	Share   float64          `json:"margin_share"` // the MarginShare in that answer
 
 	edits []func(name string, v *retrysim.Service)
 }
