@@ -111,7 +111,7 @@ func TestTheConnectionGoesBackToThePool(t *testing.T) {
 	rollsBack, goOn := make(chan struct{}), make(chan struct{})
 	db, server := open(t, scene{"rollback": func(context.Context) error { close(rollsBack); <-goOn; return nil }})
 	db.SetMaxOpenConns(1)
-	p := retry.Policy{MaxAttempts: 1, AttemptTimeout: time.Millisecond}
+	p := retry.Policy{MaxAttempts: 1, AttemptTimeout: 300 * time.Millisecond}
 	err := retrysql.Tx(t.Context(), db, nil, p, func(ctx context.Context, _ *sql.Tx) error {
 		<-rollsBack // database/sql rolls back after the timeout
 		return ctx.Err()
