@@ -92,6 +92,21 @@ func TestWithPolicy(t *testing.T) {
 			assert.Equal(t, tt.want, []int{base.count(), ours.Budget.Left(), len(seen.all)})
 		})
 	}
+	bubble(t, "a request that Check sends after AttemptTimeout does not use it", func(t *testing.T) {
+		other := script(503)
+		tr := &retryhttp.Transport{Base: script(200), Check: func(req *http.Request, resp *http.Response, err error) error {
+			if resp != nil {
+				time.Sleep(2 * time.Second)
+				return nil
+			}
+			send(t, &retryhttp.Transport{Base: other}, request(t, "GET").WithContext(req.Context()))
+			return err
+		}}
+		policy := retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), AttemptTimeout: time.Second}
+		_, err := tr.RoundTrip(request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), policy)))
+		require.ErrorContains(t, err, "attempts exhausted after 2 attempts")
+		assert.Equal(t, 2, other.count(), "one request for each attempt")
+	})
 }
 
 // A request for a token may be sent in the context of an attempt, by any client. It does not belong

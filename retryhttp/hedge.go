@@ -282,6 +282,8 @@ func (l *leg) judge() {
 // ended, if After has passed. If the second request may still succeed, settle waits for it.
 func (r *race) settle() *leg {
 	best, wins := &r.first, r.first.ok || r.first.asks
+	// If the second request is in flight, and may succeed, a failed first answer gives its connection
+	// back.
 	kept := wins || !r.hasSecond() || best.release()
 	won := r.end(best, wins)
 	if won == nil { // the second request may succeed
@@ -322,16 +324,16 @@ func (l *leg) release() (kept bool) {
 	if !hasText(l.resp) {
 		return true
 	}
-	whole := &wholeBody{ReadCloser: l.resp.Body}
-	l.resp.Body = whole
+	body := &endedBody{ReadCloser: l.resp.Body}
+	l.resp.Body = body
 	cancel := func(cause error) {
 		// If the body was read to its end, the caller may get this answer. So its context must not end.
-		if !whole.ended.Load() {
+		if !body.ended.Load() {
 			l.cancel(cause)
 		}
 	}
 	text := (&attempt{Context: l.ctx, cancel: cancel}).discard(l.resp, discardBytes)
-	if !whole.ended.Load() {
+	if !body.ended.Load() {
 		l.resp, l.err = nil, errDropped
 		return false
 	}
@@ -342,13 +344,13 @@ func (l *leg) release() (kept bool) {
 var errDropped = errors.New("retryhttp: the body of the first answer was too long or too slow to " +
 	"store while the second request of a Hedge was in flight")
 
-// A wholeBody stores whether a body was read to its end.
-type wholeBody struct {
+// An endedBody stores whether a body was read to its end.
+type endedBody struct {
 	io.ReadCloser
 	ended atomic.Bool // atomic, because a goroutine of discard may still read
 }
 
-func (b *wholeBody) Read(p []byte) (int, error) {
+func (b *endedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
 		b.ended.Store(true)

@@ -2,6 +2,7 @@ package retryhttp_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -290,6 +291,24 @@ func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 	}
 	_, err := retryhttp.Result(&http.Response{StatusCode: 404, Body: io.NopCloser(strings.NewReader("words"))}, nil)
 	assert.Equal(t, "words", words(err), "a response without a request")
+
+	// A Check returns the error of an attempt that ended by AttemptTimeout again, for a later response.
+	bubble(t, "the error of a response that was discarded after AttemptTimeout", func(t *testing.T) {
+		var first error
+		tr := &retryhttp.Transport{
+			Base:   script(textResponse(503, "one"), textResponse(503, "two")),
+			Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Second), AttemptTimeout: time.Second},
+			Check: func(req *http.Request, resp *http.Response, err error) error {
+				if resp != nil && first == nil {
+					first = retryhttp.Check(req, resp, err)
+					time.Sleep(2 * time.Second)
+				}
+				return cmp.Or(err, first)
+			},
+		}
+		_, err := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
+		assert.Empty(t, words(err))
+	})
 
 	// A Check joins the errors of all attempts. The response of the first error is already discarded.
 	var all error

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,6 +19,7 @@ func TestStatusError(t *testing.T) {
 		{"GET", "http://example.test/orders/17", "retryhttp: GET http://example.test/orders/17: 503 Service Unavailable"},
 		{"", "http://example.test", "retryhttp: GET http://example.test: 503 Service Unavailable"},
 		{"POST", "https://user:secret@example.test:8443/a%2Fb/%20c?token=secret#secret", "retryhttp: POST https://example.test:8443/a%2Fb/%20c: 503 Service Unavailable"},
+		{"GET", "http://example.test/" + strings.Repeat("a", 4<<20), "retryhttp: GET http://example.test/" + strings.Repeat("a", 1023) + "...: 503 Service Unavailable"},
 		{"PUT", "https://token@[::1]:8080/?", "retryhttp: PUT https://[::1]:8080/: 503 Service Unavailable"},
 	} {
 		u, err := url.Parse(tt.url)
