@@ -23,7 +23,7 @@ type evidence struct {
 	got   atomic.Int32 // the connections that Base has got: gotNone, gotConn or gotHTTP1
 	wrote atomic.Int32 // how often a whole header was written to a connection
 	waits atomic.Bool  // a header was written, and its answer has not begun
-	again atomic.Bool  // a second header was written before the answer to the first one
+	again atomic.Bool  // Base has got a connection for a repeat, before the answer has begun
 }
 
 // The values of evidence.got. One field says whether there was a connection and whether it spoke
@@ -38,6 +38,11 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GetConn: func(string) { e.asked.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
+			// WroteHeaders would be too late for this: over HTTP/2, net/http may call it after it has
+			// got the answer.
+			if e.waits.Load() {
+				e.again.Store(true)
+			}
 			if overHTTP1(info.Conn) {
 				e.got.Store(gotHTTP1)
 			} else {
@@ -47,9 +52,7 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 		GotFirstResponseByte: func() { e.waits.Store(false) },
 		WroteHeaders: func() {
 			e.wrote.Add(1)
-			if e.waits.Swap(true) {
-				e.again.Store(true)
-			}
+			e.waits.Store(true)
 		},
 	}
 }
