@@ -3,6 +3,8 @@ package docs_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,4 +69,22 @@ func TestALentBudgetLimitsTheRetriesOfAllServices(t *testing.T) {
 			assert.Equal(t, calls, below.Load())
 		})
 	}
+}
+
+// A ReverseProxy as docs/budget.md sets it up passes on all retries that are lent to it. With
+// LendBudget alone, it would keep one of them.
+func TestReverseProxyPassesOnTheLease(t *testing.T) {
+	var lease []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		lease = r.Header["Retry-Budget"]
+	}))
+	defer server.Close()
+	to, err := url.Parse(server.URL)
+	require.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	proxy.Transport = &retryhttp.Transport{Base: retryhttp.LendBudget(nil, 3)}
+	req := httptest.NewRequest("GET", "/", nil)
+	req.Header.Set("Retry-Budget", "2")
+	retryhttp.BorrowBudget(proxy, 3).ServeHTTP(httptest.NewRecorder(), req)
+	assert.Equal(t, []string{"2"}, lease)
 }
