@@ -1,6 +1,7 @@
 package vet
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
@@ -33,7 +34,7 @@ import (
 // The archives paging and unseen are about idempotent, endless and held. The archives kept and
 // keptsealed are about percall and othermark.
 func TestCases(t *testing.T) {
-	for _, half := range []struct {
+	halves := []struct {
 		name     string
 		found    int
 		missed   string
@@ -57,9 +58,26 @@ func TestCases(t *testing.T) {
 		{"last", 17, "07_index_flush_dropped 08_push_once_dropped 14_region_timeouts 17_queue_spin 18_outbox_spin 19_class_payment 20_class_map " +
 			"21_reason_text 22_reason_case 25_search_append 26_stock_count 27_device_sleep_loop 28_export_sleep_loop " +
 			"29_dial_type_switch 30_profile_equal 33_log_fanout_rand 34_crawler_counter_source", "04_transport_outer_request", ""},
-	} {
+	}
+	dir := module(t)
+	archives := map[string]*txtar.Archive{}
+	for _, half := range halves {
+		archives[half.name] = txtar.Parse(unzipped(t, half.name))
+		for _, file := range archives[half.name].Files {
+			pkg := filepath.Join(dir, "cases", half.name, strings.TrimSuffix(file.Name, ".go"))
+			require.NoError(t, os.MkdirAll(pkg, 0o700))
+			data := bytes.ReplaceAll(file.Data, []byte(`"misuse/cases/`), []byte(`"misuse/cases/`+half.name+"/"))
+			require.NoError(t, os.WriteFile(filepath.Join(pkg, "main.go"), data, 0o600))
+		}
+	}
+	actions := map[string][]*checker.Action{} // by archive
+	for _, action := range analyze(t, dir, "./cases/...") {
+		half, _, _ := strings.Cut(strings.TrimPrefix(action.Package.PkgPath, "misuse/cases/"), "/")
+		actions[half] = append(actions[half], action)
+	}
+	for _, half := range halves {
 		t.Run(half.name, func(t *testing.T) {
-			found, missed, alarms := score(t, txtar.Parse(unzipped(t, half.name)))
+			found, missed, alarms := score(t, archives[half.name], actions[half.name])
 			assert.Equal(t, half.found, found)
 			assert.Equal(t, half.missed, strings.Join(missed, " "))
 			assert.Equal(t, half.perCall, strings.Join(alarms["percall"], " "))
@@ -94,25 +112,20 @@ func unzipped(t *testing.T, half string) []byte {
 	return data
 }
 
-// score returns how many misuses the checks find, the names of the missed misuses, and the correct
-// programs that each check reports. Each program is a package.
-func score(t *testing.T, archive *txtar.Archive) (found int, missed []string, alarms map[string][]string) {
-	dir := module(t)
+// score returns how many misuses the checks find in an archive, the names of the missed misuses, and
+// the correct programs that each check reports. Each program is a package.
+func score(t *testing.T, archive *txtar.Archive, actions []*checker.Action) (found int, missed []string, alarms map[string][]string) {
 	alarms = map[string][]string{}
-	for _, file := range archive.Files {
-		pkg := filepath.Join(dir, "cases", strings.TrimSuffix(file.Name, ".go"))
-		require.NoError(t, os.MkdirAll(pkg, 0o700))
-		require.NoError(t, os.WriteFile(filepath.Join(pkg, "main.go"), file.Data, 0o600))
-	}
 	at := map[string]*checker.Action{}
 	reported := map[string][]token.Pos{}
-	for _, action := range analyze(t, dir, "./cases/...") {
-		name := strings.TrimPrefix(action.Package.PkgPath, "misuse/cases/")
+	for _, action := range actions {
+		kind, base := path.Split(action.Package.PkgPath)
+		name := path.Join(path.Base(kind), base)
 		at[name] = action
 		for _, d := range action.Diagnostics {
 			reported[name] = append(reported[name], d.Pos)
 			if path.Dir(name) == "correct" {
-				alarms[action.Analyzer.Name] = append(alarms[action.Analyzer.Name], path.Base(name))
+				alarms[action.Analyzer.Name] = append(alarms[action.Analyzer.Name], base)
 			}
 			t.Log(name, action.Package.Fset.Position(d.Pos).Line, d.Message)
 		}

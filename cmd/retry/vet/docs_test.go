@@ -92,9 +92,11 @@ func analyze(t *testing.T, dir, pattern string) []*checker.Action {
 	return graph.Roots
 }
 
-// load returns packages of the module in dir.
+// load returns packages of the module in dir. NeedDeps lets go/packages read all dependencies as
+// source. Without NeedDeps, "go list" would compile each of the programs, to get its export data.
 func load(t *testing.T, dir, pattern string) []*packages.Package {
-	programs, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax | packages.NeedModule, Dir: dir, Env: append(os.Environ(), "GOWORK=off", "GOPROXY=off")}, pattern)
+	const mode = packages.LoadSyntax | packages.NeedDeps | packages.NeedModule
+	programs, err := packages.Load(&packages.Config{Mode: mode, Dir: dir, Env: append(os.Environ(), "GOWORK=off", "GOPROXY=off", "CGO_ENABLED=0")}, pattern)
 	require.NoError(t, err)
 	require.Zero(t, packages.PrintErrors(programs))
 	return programs
