@@ -11,17 +11,20 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// These constants limit the open calls that Files keep in memory. If a limit is exceeded, Files
-// pass on the calls that had no event for the longest time, marked as incomplete, and forget them.
+// These constants limit what Files keeps in memory about calls that are open, which means that
+// their end has not been read yet. If a limit is exceeded, Files closes a quarter of the calls to
+// which the limit applies: it marks them as incomplete, passes them to the function of Each, and
+// forgets them. It chooses the calls that had no event for the longest time.
 const (
 	mostRecords = 20_000   // limit on the events of all open calls
 	mostAlike   = 200      // limit on the open calls with one key, or without a key
 	mostBytes   = 16 << 20 // limit on the bytes in the texts of all open calls
 )
 
-// Each calls a function with each call in the files. Calls that end come first, in the order of
-// their ends. Calls without an end come last. A Trace is valid until the function returns. Each
-// returns an error only if a file cannot be read.
+// Each passes each call in the files to the function `each`. It passes a call when the log shows
+// the end of the call, or when Files stops waiting for this end. The calls that are still open at
+// the end of the log come last. The function `each` must not keep its Trace, because Each uses the
+// memory of the Trace again for another call. Each returns an error only if a file cannot be read.
 func (l *Files) Each(each func(*Trace)) error {
 	l.open, l.each = map[string][]*Trace{}, each
 	r, err := l.next()
@@ -145,7 +148,7 @@ func (l *Files) find(r *event) (found *Trace) {
 const rotated = 2 * time.Second
 
 // close removes a call from the open calls and passes it to the function of Each. cut says why the
-// call is not whole; it is "" if the call is whole.
+// log does not show the end of the call; it is "" if the call has ended.
 func (l *Files) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	l.records -= len(call.Records)

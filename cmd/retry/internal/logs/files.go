@@ -19,9 +19,9 @@ type Files struct {
 	Events  int    `json:"-"`                // the number of events in all calls
 	Skipped int    `json:"skipped_lines"`    // lines with text, but without a readable event
 	Torn    int    `json:"cut_off_lines"`    // lines that were cut off
-	Bad     int    `json:"unreadable_lines"` // lines of Skipped that contain an unreadable event
+	Bad     int    `json:"unreadable_lines"` // lines with an unreadable event; usually in Skipped too
 	First   *Fault `json:"-"`                // the fault of the first unreadable line; nil if Bad is 0
-	Dropped int    `json:"dropped"`          // calls cut short because too many calls were open
+	Dropped int    `json:"dropped"`          // calls closed before their end, to limit the open calls
 
 	files   []*file
 	open    map[string][]*Trace // the calls that have not ended, by key
@@ -58,6 +58,7 @@ type event struct {
 	origin
 }
 
+// An origin says where an event was found.
 type origin struct {
 	file    *file
 	torn    int  // how many lines before the event were cut off or unreadable
@@ -181,10 +182,10 @@ func bytesOf(r *retrylog.Record) int {
 	return n
 }
 
-// NewestFirst returns the name of the first file that starts with its newest line. It returns "" if
-// there is no such file. In such a file, the times of the events go back more than twice as often
-// as they go forward. In every file some times go back, because the lines of two programs or pods
-// may be in the wrong order.
+// NewestFirst returns the name of the first file whose lines are in reverse order, with the newest
+// line first. It returns "" if there is no such file. NewestFirst takes a file for reversed only if
+// the times of its events go back more than twice as often as they go forward. A few steps back do
+// not make a file reversed, because the lines of two programs or pods may be in the wrong order.
 func (l *Files) NewestFirst() string {
 	for _, f := range l.files {
 		if f.older > 2*f.later+1 {

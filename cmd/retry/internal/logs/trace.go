@@ -26,7 +26,9 @@ const headless = "the log lacks its start"
 // Last returns the last event of t.
 func (t *Trace) Last() *retry.Event { return &t.Records[len(t.Records)-1].Event }
 
-// lastOrigin returns the source and the origin of the last event of t.
+// lastOrigin returns the source and the origin of the last event of t. The source is the pod,
+// service or process that the line of the event names. The origin says which file contains the
+// line.
 func (t *Trace) lastOrigin() (source string, from origin) {
 	n := len(t.Records) - 1
 	return t.Records[n].Source, t.origins[n]
@@ -35,7 +37,8 @@ func (t *Trace) lastOrigin() (source string, from origin) {
 // Stopped reports whether the last event of t ends the call.
 func (t *Trace) Stopped() bool { return t.Last().Kind == retry.CallFinished }
 
-// From returns the source of t. If t has no source, From returns the name of the file.
+// From returns the source of the first event of t. If this event has no source, From returns the
+// name of the file that contains it.
 func (t *Trace) From() string { return cmp.Or(t.Records[0].Source, t.File()) }
 
 // File returns the name of the file that contains the first event of t.
@@ -45,8 +48,9 @@ func (t *Trace) File() string { return t.origins[0].file.name }
 func (t *Trace) Foreign() bool { return t.origins[0].foreign }
 
 // Compare compares t with a policy. byCode is the result of [retrylog.Call.ByCode]. cut says why t
-// cannot be compared, or that t has no end. If t was compared to its end, cut is "". fault is the
-// first difference from the policy; it is nil if there is none.
+// was not compared at all, or why the log lacks the end of t. If the whole call was compared, cut
+// is "". fault is the first event of t that differs from the policy or contradicts the event before
+// it. fault is nil if there is no such event.
 func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, fault *Fault) {
 	first := &t.Records[0]
 	switch {
@@ -70,7 +74,9 @@ func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, f
 	return byCode, t.Cut, t.fault(err)
 }
 
-// fault returns the fault for an error about an event of t. For any other error it returns nil.
+// fault converts the error of a comparison to a Fault. If err is about an event of t, the Fault has
+// the file, the source and the line of this event. For any other err, or if err is nil, fault
+// returns nil.
 func (t *Trace) fault(err error) *Fault {
 	var wrong *retrylog.LineError
 	if !errors.As(err, &wrong) {
