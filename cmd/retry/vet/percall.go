@@ -27,7 +27,7 @@ layers of one call a common Budget, use retry.WithBudget.`, func(pass *analysis.
 		}
 		if at, name := u.madeIn(*fn, x); name != "" && u.eachTime(c, at) {
 			pass.Reportf(at, "this %s is made for each call, so %s: make one, and use it for all calls",
-				calledName(name), forgets[name])
+				calledName(name), useless[name])
 		}
 	}
 	for _, call := range u.calls {
@@ -57,8 +57,9 @@ layers of one call a common Budget, use retry.WithBudget.`, func(pass *analysis.
 	}
 })
 
-// forgets maps each type that remembers earlier calls to the reason why a new value is useless.
-var forgets = map[string]string{
+// useless maps the name of each type that PerCall looks for to the reason why a new value of this
+// type for each call is useless.
+var useless = map[string]string{
 	retryhttpPath + ".Transport": "its Budgets are always full",
 	retryPath + ".Budget":        "it is always full",
 	retryPath + ".Gate":          "it stops no other call",
@@ -97,12 +98,12 @@ func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name strin
 			if fields["Budgets"] != nil || u.sets(fields["Policy"], "Budget") {
 				return at, "" // the Budgets are made elsewhere, so a new Transport or Policy does no harm
 			}
-			if forgets[name] != "" {
+			if useless[name] != "" {
 				return cmp.Or(at, e.Pos()), name
 			}
 			part = fields[holders[name]]
 		case *ast.CallExpr:
-			if forgets[name] != "" && (isNamedIdent(e.Fun, "new") || u.callee(e) == retryhttpPath+".LLM") {
+			if useless[name] != "" && (isNamedIdent(e.Fun, "new") || u.callee(e) == retryhttpPath+".LLM") {
 				return cmp.Or(at, e.Pos()), name
 			}
 			decl := u.declared(e)
@@ -119,8 +120,9 @@ func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name strin
 	return at, ""
 }
 
-// handedOnIn reports whether fn passes its Transport, Budget or Gate v on. The uses of v in x
-// do not count.
+// handedOnIn reports whether the function fn passes its variable v on to other code. The value of v
+// is, or contains, a Transport, a Budget or a Gate. The parameter x is the expression in which
+// madeIn looks for such a value. If x is v itself, handedOnIn ignores this use of v.
 func (u *uses) handedOnIn(fn inspector.Cursor, v *types.Var, x ast.Expr) bool {
 	for c, id := range u.idents(v, fn) {
 		if enclosingFunc(c).Node() != fn.Node() {
@@ -139,7 +141,7 @@ func (u *uses) handedOnIn(fn inspector.Cursor, v *types.Var, x ast.Expr) bool {
 			}
 		case *ast.KeyValueExpr:
 			if name := typeName(u.info.TypeOf(c.Parent().Parent().Node().(ast.Expr))); holders[name] == "" &&
-				forgets[name] == "" {
+				useless[name] == "" {
 				return true
 			}
 		case *ast.AssignStmt:
@@ -161,8 +163,9 @@ var atStart = regexp.MustCompile(
 	`^(?i:main|init|new|must|setup|bootstrap|start|run|serve|listen|wire|provide|migrate)`)
 
 // eachTime reports whether the program runs the code at c again and again, for example in a handler
-// or a loop, and makes the value at pos each time. The parameter callees lists the functions that
-// eachTime has already looked at.
+// or a loop, and makes the value at pos each time. eachTime and calledEachTime look at the function
+// around c, then at the callers of this function, then at their callers. The parameter callees
+// lists the functions that they have already looked at.
 func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) bool {
 	for around := range c.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil),
 		(*ast.FuncDecl)(nil)) {
@@ -188,8 +191,9 @@ func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) 
 }
 
 // calledEachTime reports whether the program calls the function fn again and again. It returns
-// false if fn is in callees. It also returns false if the program uses fn only as a value. Such a
-// function may run only once, for example as the function of a subcommand.
+// false if fn is in callees, the functions that eachTime has already looked at: then fn calls
+// itself, and the search must end. It also returns false if the program uses fn only as a value.
+// Such a function may run only once, for example as the function of a subcommand.
 func (u *uses) calledEachTime(fn ast.Node, callees []ast.Node) bool {
 	if slices.Contains(callees, fn) {
 		return false
