@@ -61,8 +61,9 @@ func (u *uses) consumptions(op *operation) (found []consumption) {
 	return found
 }
 
-// candidates returns the readers, requests and rows that the node at c reads to the end, even if
-// the attempt itself makes them.
+// candidates returns the readers, requests and rows that the syntax node at the cursor c reads to
+// the end. It also returns those readers, requests and rows that the attempt itself makes; the
+// function consumptions ignores them.
 func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	read := func(x ast.Expr, to types.Type) {
 		if x = target(x); x != nil && isReader(to) && u.isConsumable(x) {
@@ -137,12 +138,13 @@ func (u *uses) isConsumable(x ast.Expr) bool {
 	}, typeName(t))
 }
 
-// restored reports whether op may make a reader, a request or rows usable again after it has read
-// them. For example, op assigns a new reader to the variable, rewinds the reader, or passes the
-// reader to a function that may rewind the reader.
+// restored reports whether op may make found.x usable again after op has read it. The expression
+// found.x is a reader, a request or rows. For example, op assigns a new reader to the variable
+// found.x, rewinds the reader, or passes the reader to a function that may rewind the reader.
 func (u *uses) restored(op *operation, found consumption) bool {
-	// written reports whether x is the reader and t has a method Write. Something else may fill such a
-	// reader. For example, a command writes to the buffer in its Stdout.
+	// written reports whether x is the reader found.x, and t is an interface through which other code
+	// may fill the reader. t is the type of the variable or field to which x is assigned. For example,
+	// a command writes to the buffer in its Stdout.
 	written := func(x ast.Expr, t types.Type) bool {
 		x = target(x)
 		return x != nil && found.kind == "reader" && u.isSame(x, found.x) && t != nil &&
@@ -181,10 +183,10 @@ var readMethods = []string{
 	"Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
 }
 
-// rewinds reports whether a call may rewind the reader of op although the call does not name the
-// reader. There are two cases. The call may rewind another value that is declared outside of op,
-// because this value may contain the reader. Or the call is of a function literal outside of op,
-// and the literal uses the reader.
+// rewinds reports whether a call may rewind the reader found.x although the call does not name this
+// reader. There are two cases. In the first case, the call is of a method such as Reset, on another
+// value that is declared outside of op. This value may contain the reader. In the second case, the
+// call is of a function literal outside of op that uses the reader.
 func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&
@@ -194,8 +196,9 @@ func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) boo
 	return ok && !op.contains(lit.Pos()) && u.hasUse(lit.Body, u.info.ObjectOf(rootOf(found.x)))
 }
 
-// restores reports whether a call gets the reader, request or rows that op reads, and may do more
-// than read them.
+// restores reports whether a call may make found.x, which is a reader, a request or rows, usable
+// again. This is so if the call gets found.x, or the struct u when found.x is u.body, unless the
+// call is known to only read found.x.
 func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	root := rootOf(found.x)
 	fn, known := typeutil.Callee(u.info, call).(*types.Func)
@@ -203,7 +206,7 @@ func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		if u.isSame(x, found.x) && !slices.Contains(readMethods, name) ||
 			ours && !u.isSame(x, found.x) && u.isSame(x, root) {
-			return true // for example, the call is u.rewind() and the reader is u.body
+			return true // for example, the call u.rewind() may rewind the reader u.body
 		}
 	}
 	for i, arg := range call.Args {

@@ -73,8 +73,9 @@ func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 	}
 }
 
-// canceledAtEnd tells neverDone whether the cancel function that the call made returns is only in
-// defer statements of fn.
+// canceledAtEnd reports whether a cancel function is used only in defer statements of the function
+// fn. The cancel function is a result of `made`, which is a call of context.WithCancel or
+// context.WithCancelCause.
 func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	var cancel *types.Var
 	deferred := map[*ast.Ident]bool{}

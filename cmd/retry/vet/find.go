@@ -130,8 +130,8 @@ func loadAll(ctx context.Context, patterns []string, tags string) ([]*packages.P
 		for _, err := range p.Errors {
 			errs = append(errs, err)
 		}
-		// TypesInfo is nil for a package that is only imported. The checks of go vet read its maps, so
-		// they get empty maps.
+		// TypesInfo is nil for a package that is only imported. The checks of go vet read the maps in
+		// TypesInfo, so such a package gets a TypesInfo with empty maps.
 		if p.TypesInfo == nil {
 			p.TypesInfo = &types.Info{
 				Types:      map[ast.Expr]types.TypeAndValue{},

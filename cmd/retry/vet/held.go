@@ -108,9 +108,9 @@ func (u *uses) heldDuring(w wait) string {
 	return ""
 }
 
-// takesHold describes the lock, transaction or connection that a statement takes. x is its
-// variable, and methods are the names of the methods that release it. The description is "" if the
-// statement takes nothing.
+// takesHold describes the lock, transaction or connection that a statement takes. The result x is
+// the expression for this lock, transaction or connection, such as s.mu. The result `methods` lists
+// the methods of x that release it. If the statement takes nothing, the description is "".
 func (u *uses) takesHold(stmt ast.Node) (what string, x ast.Expr, methods []string) {
 	if expr, ok := stmt.(*ast.ExprStmt); ok {
 		if lock, ok := expr.X.(*ast.CallExpr); ok && slices.Contains(locks, u.callee(lock)) {

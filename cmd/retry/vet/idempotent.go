@@ -83,7 +83,8 @@ var (
 )
 
 // isKeyed reports whether the code around a request, or the code that makes the request, contains
-// the name of an idempotency key. A header does not count if each attempt sets it to a new value.
+// the name of an idempotency key. The name of a header is ignored if each attempt sets the header
+// to a new value.
 func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 	anew := map[ast.Node]bool{}
 	parts := u.reached(part)
@@ -102,7 +103,9 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 		for n := range ast.Preorder(part.Node()) {
 			x, ok := n.(ast.Expr)
 			id, _ := n.(*ast.Ident)
-			o := u.info.ObjectOf(id) // a name of the library does not count, such as Transport.Idempotent
+			// A name that this library declares, such as Transport.Idempotent, does not show that the
+			// request has an idempotency key.
+			o := u.info.ObjectOf(id)
 			if o != nil && keyNames.MatchString(o.Name()) && (o.Pkg() == nil || !isLibrary(o.Pkg().Path())) {
 				return true
 			}

@@ -128,7 +128,8 @@ func mayLog(u *uses, stmt *ast.ExprStmt) bool {
 	return ok && (signature.Results().Len() == 0 || strings.HasPrefix(u.callee(call), "fmt.Print"))
 }
 
-// clientTimeouts reports the Timeout around all retries of an http.Client whose Transport retries.
+// clientTimeouts reports the Timeout of an http.Client whose Transport retries. This Timeout limits
+// all attempts and waits of a request together, not each attempt.
 func (u *uses) clientTimeouts(pass *analysis.Pass) {
 	for _, s := range u.settings {
 		if s.setsField("net/http", "Client", "Timeout") && s.value != nil && !u.isZero(s.value) &&

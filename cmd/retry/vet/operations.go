@@ -38,8 +38,9 @@ func (u *uses) operations(extra ...*call) iter.Seq2[*call, *operation] {
 	}
 }
 
-// operation returns the operation for the function x. It returns nil if the body of the function is
-// not in this package.
+// operation returns the operation for x, an expression whose value is a function, such as the last
+// argument of retry.Do. It returns nil if x can have several values, or if the body of the function
+// is not in this package.
 func (u *uses) operation(x ast.Expr) *operation {
 	value := u.value(x)
 	if value == nil {
@@ -106,7 +107,8 @@ func (u *uses) isDeclaredIn(op *operation, x ast.Expr) bool {
 }
 
 // comesFromOutside reports whether x is a variable of this package that is declared outside of op,
-// or a field of such a variable.
+// or a field of such a variable. It returns false if the variable is always nil, or if its value
+// comes from another package.
 func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 	if !u.isOutside(op, x) || u.isForeign(x) {
 		return false
@@ -121,7 +123,8 @@ func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 		return false // the variable is always nil
 	}
 	value := u.value(id)
-	// A value from another package does not count: rand.Reader, for example, never ends.
+	// If the value of x comes from another package, it may have no end. For example, rand.Reader never
+	// ends.
 	return value == nil || !u.isForeign(value)
 }
 

@@ -57,11 +57,11 @@ var otherLibraries = map[string]struct{ wraps, reads, instead string }{
 		"return this error without RetryableError, and each other error as retry.Permanent(err)"},
 }
 
-// calledByDo returns the functions that Do calls, directly or through other functions. A package
-// that imports this library may pass its arguments to Do. So calledByDo also returns the functions
-// that are passed to such a package. The parameter path is the import path of another retry
-// library. A package that imports both libraries does not count, because it may pass its arguments
-// to a loop of the other library.
+// calledByDo returns the functions that Do calls, directly or through other functions. It also
+// returns the functions that are passed to a function of a package that imports this library,
+// because that function may pass them to Do. The parameter `path` is the import path of another
+// retry library. If a package imports both libraries, calledByDo ignores it, because its functions
+// may pass their arguments to a retry loop of the other library.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // the arguments that each parameter gets
@@ -92,8 +92,9 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		found[op.node] = true
 		for c, call := range nodes[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			// byCaller is true if v is a parameter of the operation. Then the callers of the operation
-			// choose the function in v. They may have nothing to do with Do.
+			// byCaller is true if v is a parameter of op. Then each caller of op chooses the function in v.
+			// Do may never call the caller that chose this function, so calledByDo does not add the
+			// function.
 			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)

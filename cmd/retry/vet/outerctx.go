@@ -86,8 +86,8 @@ func (u *uses) endOf(x ast.Expr) ast.Expr {
 	return nil
 }
 
-// hasOwnTime reports whether a context of an operation certainly has a timeout that starts in the
-// attempt. This is AttemptTimeout or a timeout that the operation sets.
+// hasOwnTime reports whether the context ctx certainly has a timeout that starts anew in each
+// attempt: the AttemptTimeout, or a timeout that the operation sets.
 func (u *uses) hasOwnTime(call *call, op *operation, ctx ast.Expr) bool {
 	v := u.local(ctx)
 	if v == nil || !op.contains(v.Pos()) {

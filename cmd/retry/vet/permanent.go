@@ -12,7 +12,7 @@ func (u *uses) isPermanent(op *operation, made *ast.CallExpr) bool {
 	return u.isFinal(c) || u.final(&call{CallExpr: made, cursor: c})
 }
 
-// isFinal reports whether the code at c is in an argument of retry.Permanent.
+// isFinal reports whether the syntax node at the cursor c is in a call of retry.Permanent.
 func (u *uses) isFinal(c inspector.Cursor) bool {
 	for c := range c.Enclosing((*ast.CallExpr)(nil)) {
 		if u.callee(c.Node().(*ast.CallExpr)) == retryPath+".Permanent" {

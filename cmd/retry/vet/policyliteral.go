@@ -42,7 +42,8 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 			for _, fault := range faultsOf(p.Validate()) {
 				pass.ReportRangef(s.value, "%v", fault)
 			}
-			// If the program uses the number in a second place, the program may refuse a 0 there.
+			// A number from a flag or a text may be 0 by mistake. There is no report if the program also
+			// uses the number in a second place, because the code in this place may refuse 0.
 			if hasAny(s.field.Name, "MaxAttempts", "MaxRetries") && u.given(s.value) &&
 				u.count(u.info.Uses[rootOf(s.value)], u.root) == 1 {
 				pass.ReportRangef(s.value,

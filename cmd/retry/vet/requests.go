@@ -84,8 +84,8 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 	return x
 }
 
-// methodOf returns POST or PATCH if a request certainly has this method and changes something. For
-// any other request it returns "".
+// methodOf returns POST or PATCH if a request certainly has this method. It returns "" if the
+// request seems to change nothing on the server, and for any other request.
 func (u *uses) methodOf(req ast.Expr) string {
 	if made := literal(u.value(req)); made != nil {
 		if method := u.text(keyed(made)["Method"]); method == "POST" || method == "PATCH" {

@@ -34,8 +34,10 @@ there is no retry.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// unreadStatus reports a response if the function fn uses nothing but the body of the response, and
-// does not look at the content of the body.
+// unreadStatus reports the request at c if the function fn does not find out whether the request
+// succeeded. Such a function uses no field of the response except Body, and does not look at the
+// content of the body. For example, it copies the body to a file. The parameter text is the end of
+// the report.
 func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text string) {
 	assign, ok := c.Parent().Node().(*ast.AssignStmt)
 	if !ok || len(assign.Lhs) != 2 {
@@ -67,8 +69,10 @@ func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text st
 	pass.ReportRangef(c.Node(), "nothing looks at the status, and %s", text)
 }
 
-// isUnjudged reports whether the function fn only closes, copies, decodes or reads the body at c,
-// and does not look at the content. With the body of a 503, these steps succeed as well.
+// isUnjudged reports whether the function fn learns nothing about the status of a response from the
+// use of its body at c. This is so if fn closes the body there, or if fn copies, decodes or reads
+// the body and then only returns or stores the data. With the body of a 503, these steps may
+// succeed as well.
 func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 	switch p := c.Parent().Node().(type) {
 	case *ast.SelectorExpr:
@@ -91,11 +95,11 @@ func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 	return false
 }
 
-// isHandedOut reports whether the function fn decodes or copies into a variable, and otherwise only
-// returns or stores this variable. The variable is x, or the variable to which x points. If fn has
-// a condition on the variable, the result is false. If fn passes the variable to a function other
-// than a decoder, the result is also false. The parameter seen lists the variables that isHandedOut
-// has already looked at.
+// isHandedOut reports whether the function fn only returns or stores the data that it reads, copies
+// or decodes into x. The expression x is io.Discard, os.Stdout, a variable, or the address of a
+// variable. fn may also close the variable, or decode it into another variable that fn only returns
+// or stores. If fn uses the variable in another way, for example in a condition, the result is
+// false. The parameter seen lists the variables that isHandedOut has already looked at.
 func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) bool {
 	if name := types.ExprString(x); name == "io.Discard" || name == "os.Stdout" {
 		return true

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// TxRetry reports transactions that are retried after the response to COMMIT was lost.
+// TxRetry reports code that may retry a transaction after the response to COMMIT was lost.
 var TxRetry = newCheck("txretry", `report transactions that may be applied twice
 
 If the response to COMMIT is lost, the transaction may have been committed. A retry then
@@ -142,8 +142,9 @@ func (u *uses) beginsInside(call *ast.CallExpr) bool {
 	return false
 }
 
-// inTransaction reports whether the function literal lit is the body of a transaction that the call
-// w in lit does not use.
+// inTransaction reports whether the function literal lit is the body of a transaction, but the call
+// w inside lit does not use this transaction. c is the parent node of lit. For the body of a
+// transaction, c is a call of a function such as retrysql.Tx.
 func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
 	begin, ok := c.Node().(*ast.CallExpr)
 	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {

@@ -54,7 +54,7 @@ type call struct {
 	cursor inspector.Cursor
 	ctx    ast.Expr
 	policy ast.Expr
-	ops    []*operation // the operations whose source is in this package
+	ops    []*operation // the functions that the call retries, if their bodies are in this package
 }
 
 // retriers maps each function that retries to its short name, to the index of the argument with the
