@@ -61,10 +61,10 @@ type Budget struct {
 	// retries even if it is empty, and these retries take nothing. Only the first four retries of
 	// a call may use the grace period.
 	//
-	// Here, full means at least 90 % of Size. If the Budget held more than Size in about the last
-	// Remember, full means at least 90 % of the most that it held in this time. Once a retry has
-	// found the Budget empty, a new grace period cannot start for a minute. Each retry that finds
-	// the Budget empty starts this minute again.
+	// Here, full means at least 90 % of Size. If the Budget held more than Size at some time during
+	// about the last period of length Remember, full means at least 90 % of the most that it held
+	// during this period. Once a retry has found the Budget empty, a new grace period cannot start
+	// for a minute. Each retry that finds the Budget empty starts this minute again.
 	//
 	// Only retries of [Do] and [Once] use the grace period. Take does not use it, because Take
 	// does not know how many retries the call has made. 0: there is no grace period. In a Policy,
@@ -81,17 +81,17 @@ type Budget struct {
 	ticks  atomic.Int64              // how many intervals of RefillEvery have been counted
 	decays atomic.Int64              // how many steps of decay have been made
 
-	// The fields below are for Grace. fullAt and emptyAt count nanoseconds since first, plus 1, so
-	// 0 can mean never.
-	peak    atomic.Int64 // the highest surplus so far, in billionths; it decays as the surplus does
-	fullAt  atomic.Int64 // when a retry last found b full, as Grace defines it
+	// The fields below are for Grace. The values of fullAt and emptyAt are nanoseconds since the
+	// time in the field `first`, plus 1, so that 0 can mean never.
+	peak    atomic.Int64 // the highest recent surplus, in billionths of a retry; it decays over time
+	fullAt  atomic.Int64 // when a retry last found b full, and so began a grace period
 	emptyAt atomic.Int64 // when a retry last found b empty
 }
 
 const (
 	leastRefill = time.Millisecond // the shortest valid RefillEvery, Remember and Grace
-	graceRetry  = 4                // how many retries of a call may use the Grace
-	graceRest   = time.Minute      // a Grace can start only if no retry found b empty for this long
+	graceRetry  = 4                // how many retries of a call may use the grace period
+	graceRest   = time.Minute      // how long no grace period can start after a retry found b empty
 )
 
 // Take takes one retry out of b. It returns false if b is empty. If b is nil, it returns true.
@@ -103,9 +103,9 @@ func (b *Budget) Take() bool {
 }
 
 // take takes one retry out of b. The parameter `number` says which retry of its call this is: only
-// the first retries of a call may use the Grace. The result `allowed` reports whether the retry may
-// be made. The result `paid` reports whether b gave a token for the retry: a nil b and a b in its
-// Grace allow a retry without a token.
+// the first retries of a call may use the grace period. The result `allowed` reports whether the
+// retry may be made. The result `paid` reports whether b gave a token for the retry: a nil b and a
+// b in its grace period allow a retry without a token.
 func (b *Budget) take(number int) (allowed, paid bool) {
 	if b == nil {
 		return true, false
@@ -167,7 +167,9 @@ func (b *Budget) Success() {
 	}
 	whole := b.putBack(shareOf(b.Ratio), b.minSpent())
 	if b.remembers() && (whole || b.first.Load() == nil) {
-		b.look() // look reads the clock, which would be too slow for each success
+		// The method look reads the clock, which would be too slow for each success. So Success calls
+		// look only if b has gained a whole retry, or if this is the first use of b.
+		b.look()
 	}
 }
 
@@ -246,10 +248,10 @@ func (b *Budget) decay(n int64) {
 	}
 }
 
-// due returns how many periods have ended that `counted` does not contain yet, and adds this number
-// to `counted`. The parameter `counted` contains how many whole periods have been counted since the
-// first use of the Budget. The parameter `passed` is the time since the first use. If another
-// goroutine adds the same periods first, due returns 0.
+// due returns how many periods have ended but are not counted yet, and adds this number to
+// `counted`. The parameter `counted` is the number of periods that have been counted since the
+// first use of the Budget. The parameter `passed` is the time since the first use, and `period` is
+// the length of a period. If another goroutine counts the same periods first, due returns 0.
 func due(counted *atomic.Int64, passed, period time.Duration) int64 {
 	before, now := counted.Load(), int64(passed/period)
 	if now <= before || !counted.CompareAndSwap(before, now) {
@@ -275,7 +277,8 @@ func (b *Budget) putBack(n, minSpent int64) (whole bool) {
 	}
 }
 
-// asNew reports whether a new Budget in place of b would allow no more retries than b.
+// asNew reports whether b allows at least as many retries as a new Budget with the same fields:
+// b holds at least Size retries, and if b has a Grace, its grace period can start.
 func (b *Budget) asNew() bool {
 	if b == nil {
 		return true
@@ -291,7 +294,7 @@ func (b *Budget) asNew() bool {
 const (
 	token      = 1_000_000_000         // a whole retry, in billionths of a retry
 	mostTokens = math.MaxInt64 / token // the most retries that a Budget can hold
-	decaySteps = 16                    // the surplus decays in this many steps during one Remember
+	decaySteps = 16                    // in how many steps the surplus decays during the time Remember
 )
 
 // fullOf returns how many billionths of a retry a full Budget of this size holds.

@@ -46,17 +46,17 @@ func payersOf(ctx context.Context) *payers {
 
 // A receipt says which Budgets gave a token for a retry. It has one bit for each Budget. Bit 0 is
 // for the policy's Budget, and bit 1 is for the innermost Budget of the context. All Budgets of the
-// context from the 63rd on share bit 63, so either all of them give a token or none does. The
-// Budgets that share bit 63 do not use their Grace, because a Budget in its grace period gives no
-// token.
+// context from the 63rd on share bit 63. This bit cannot record that only some of these Budgets
+// gave a token. So they do not use their Grace, because a Budget in its grace period allows a retry
+// without giving a token.
 type receipt uint64
 
 const lastBit = 63
 
 // take takes one token out of each Budget of l and then out of `own`, the policy's Budget. The
 // parameter `number` says which retry of its call this is. If a Budget refuses the retry, take
-// gives all tokens back and returns this Budget as its second result. If no Budget refuses it, the
-// second result is nil.
+// gives all tokens back and returns this Budget as its second result. If no Budget refuses the
+// retry, the second result is nil.
 func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	place, graced := 0, number
 	for at := l; at != nil; at = at.outer {
@@ -107,8 +107,8 @@ func (l *payers) giveBack(r receipt, end *payers) {
 	}
 }
 
-// refund gives a token back to `own`, the policy's Budget, and to each Budget of l, if the bit of
-// the Budget is set in r.
+// refund gives back the tokens that r records. Each Budget of l whose bit is set in r gets one
+// token. If bit 0 is set, `own`, the policy's Budget, gets one token too.
 func (l *payers) refund(own *Budget, r receipt) {
 	l.giveBack(r, nil)
 	if r&1 != 0 {

@@ -23,17 +23,17 @@ import (
 // Grace allow. By default, a retryhttp.Transport and the RPC adapters use a Budgets for their
 // targets.
 type Budgets struct {
-	// New returns the Budget of a new target. It is called once for each target when the target is
-	// first kept, and again if the target was dropped and comes back. It is also called once with
-	// the key "", for the Budget that all other targets share. New must not call For. If New is
-	// nil, a Budget has Size 10, Ratio 0.1, RefillEvery 5m, Remember 1m and Grace 1s, and its Name
-	// is the key.
+	// New returns the Budget of a new target. It is called once for each target that gets a Budget
+	// of its own, and again if the target was dropped and comes back. It is also called once with
+	// the key "", for the Budget that all targets without a Budget of their own share. New must not
+	// call For. If New is nil, a Budget has Size 10, Ratio 0.1, RefillEvery 5m, Remember 1m and
+	// Grace 1s, and its Name is the key.
 	New func(key string) *Budget
 
 	mu   sync.Mutex
 	of   map[string]*use
 	used list.List // its values are *use; the front is the target that was used most recently
-	rest *Budget   // the Budget of all targets that are not kept
+	rest *Budget   // the Budget shared by all targets that are not in the map `of`
 }
 
 const (
