@@ -70,7 +70,9 @@ func tighter(a, b int) int {
 	return a
 }
 
-// endless reports whether a call may go on for ever, because no limit on attempts ends it.
+// endless reports whether the attempts of a call may be unlimited. This is so if p has no limit
+// on attempts, or if p has a HealthyAfter, which can make the count of attempts begin anew. A
+// MaxElapsed does not matter here.
 func (p *Policy) endless() bool { return p.HealthyAfter > 0 || p.limit() == Unlimited }
 
 // A Decision says whether a retry follows a failed attempt, and after which delay. It also
@@ -132,8 +134,9 @@ func (d Decision) Retry() bool { return d.Reason == ReasonRetry }
 // class if it is permanent or if RetryIf rejects it.
 //
 // If Took reaches HealthyAfter, the call begins anew: the decision is made for attempt 1, so
-// Number is 1, and Reset is true. Do not take this retry from a Budget. For the retry, pass
-// Number 2, no Classes, a new Seed, and the time since the end of this attempt as Elapsed.
+// Number is 1, and Reset is true. Do not take this retry from a Budget. If the retry fails too,
+// call Next with Number 2 and a new Seed. In that call, Classes counts only the failure of this
+// attempt, and Elapsed is the time since the end of this attempt.
 func (p Policy) Next(a Attempt) Decision {
 	if p.faults() != nil {
 		return Decision{Reason: ReasonInvalid}
@@ -189,9 +192,11 @@ func (p *Policy) ask(err error) (f failure) {
 // decide sets the Reason and the window of a decision. p must be valid, and limit must be its
 // limit on attempts. number counts all failures, and ofClass counts the failures of the same
 // class. decide writes details for the text of an Error into e. It does not set the Delay of a
-// retry, because a call reads its clock first. After that, draw sets the Delay.
+// retry: draw does that, after the caller has read the clock. The clock must be read between
+// decide and draw, because decide calls Backoff and Jitter, and the time that they take counts
+// as elapsed.
 func (d *Decision) decide(p *Policy, f failure, limit, number, ofClass int, e *Error) {
-	q, nth, class := p, number, f.class // the window will be q.window(nth)
+	q, nth, class := p, number, f.class // the delays will come from q.window(nth, ...)
 	if class != nil {
 		if e.Cause = class.fault(); e.Cause != nil {
 			d.Reason = ReasonInvalid
