@@ -72,8 +72,9 @@ type Exponential struct {
 }
 
 // Delay returns Base * Factor^(attempt-1), computed in float64 and rounded down to whole
-// nanoseconds. The error is at most 1ns plus attempt / 2^52 of the exact value. With a Factor
-// of 2 and a Base of up to 100 days, the result is exact.
+// nanoseconds. If v is the exact value, the result is at most 1ns + v * attempt / 2^52 away from
+// v. With a Factor of 2 and a Base of up to 100 days, the result is exact. If v is longer than
+// the longest duration, the result is the longest duration.
 func (e Exponential) Delay(attempt int) time.Duration {
 	if attempt <= 1 || e.Base <= 0 {
 		return max(0, e.Base)

@@ -9,9 +9,10 @@ import "time"
 //
 //	&retry.Class{Name: "unauthorized", MaxAttempts: 2}
 //
-// The limits of the policy still count all failures. So a Class can only stop a call earlier.
-// If the policy has no limit, there is only one attempt, whatever the Class allows. A negative
-// number in a Class is invalid, and stops the call with ReasonInvalid.
+// The limits of the policy still count all failures. So a Class can only stop a call earlier. If
+// the policy sets none of MaxAttempts, MaxRetries and MaxElapsed, there is only one attempt,
+// whatever the Class allows. A negative number in a Class is invalid, and stops the call with
+// ReasonInvalid.
 type Class struct {
 	// Name is the name of the class. Failures with the same Name are counted together. A call
 	// keeps a count for each of the first 8 names. A class without a Name has no count of its own,

@@ -75,11 +75,12 @@ func decodeError(err error) error {
 	return err
 }
 
-// MarshalJSON writes the text form of p, without the functions of p. [Policy.UnmarshalJSON]
-// reads the same policy back, with a new and full Budget that p does not share. Fields that are
-// zero are left out. MarshalJSON returns an error if p is invalid. It also returns an error for
-// a Backoff or Jitter without a text form: a BackoffFunc, an empty Schedule, or a type that is
-// not from this package.
+// MarshalJSON writes the text form of p. It leaves out fields that are zero and fields that have
+// no key in the text form: RetryIf, Classify, Source, Wait, Enter, OnEvent, and the Name of the
+// Budget. [Policy.UnmarshalJSON] reads all other fields back. The Budget that it reads is new
+// and full, and p does not share it. MarshalJSON returns an error if p is invalid. It also
+// returns an error for a Backoff or Jitter without a text form: a BackoffFunc, an empty
+// Schedule, or a type that is not from this package.
 func (p Policy) MarshalJSON() ([]byte, error) {
 	form, err := p.form()
 	if err != nil {
@@ -224,7 +225,9 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	}
 	const exampleBackoff = `a mapping such as {"type": "exponential", "base": "200ms"}`
 	if curve := m.Inner("backoff", exampleBackoff); curve != nil {
-		curve.NullIsFault = true // elsewhere a null keeps the old value, but a Backoff is replaced whole
+		// Elsewhere a null keeps the old value. A Backoff is always replaced as a whole, so its keys have
+		// no old values to keep.
+		curve.NullIsFault = true
 		p.Backoff = readBackoff(curve)
 	}
 	readDuration(m, "max_delay", &p.MaxDelay)

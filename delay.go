@@ -7,9 +7,10 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// leastWait is the shortest wait under RetryAfterExact. In a call that may go on for ever, a
-// window that ends below leastWait is raised to leastWait. A wait of 1ns would allow 1.5
-// million attempts a second.
+// leastWait is the shortest wait under RetryAfterExact. It is also the wait of a call whose
+// attempts may be unlimited (see the method endless), if even the longest delay that jitter may
+// give is shorter. Waits of 1ns would allow 1.5 million attempts a second, because then only the
+// overhead of a timer and of an attempt slows the call down.
 const leastWait = 10 * time.Millisecond
 
 // saidZero stands for a Retry-After of zero, which retryhttp passes on. A duration of 0 means
@@ -18,8 +19,8 @@ const saidZero = time.Nanosecond
 
 // window returns the shortest and the longest delay after an attempt. The delay of the curve is
 // cut at MaxDelay. The jitter widens the delay to a window, which is cut at MaxDelay too. A
-// Retry-After may move the start of the window: p.RetryAfter says how. If p may go on for ever,
-// a window that ends below leastWait is raised to leastWait.
+// Retry-After may move the start of the window: p.RetryAfter says how. If the attempts of p may
+// be unlimited, a window that ends below leastWait becomes a wait of leastWait.
 func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
 	if p.RetryAfter == RetryAfterExact && retryAfter > 0 {
 		wait := max(retryAfter, leastWait)
@@ -90,9 +91,10 @@ func (d *Decision) draw(
 ) {
 	elapsed = max(0, elapsed)
 	if d.RetryAfter > saidZero && d.Lo == d.RetryAfter { // the window starts at the Retry-After
-		// The jitter must not end a call that has time for the Retry-After itself. So the window ends
-		// at MaxElapsed if MaxElapsed comes earlier. The window also takes at most half of the time
-		// between the Retry-After and the deadline, because the attempt needs time too.
+		// If the call has time for the Retry-After itself, the jitter that is added to it must not
+		// make the delay too long for the call. So the window ends at MaxElapsed if MaxElapsed comes
+		// earlier. The window also takes at most half of the time between the Retry-After and the
+		// deadline, because the attempt needs time too.
 		if within := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= within {
 			d.Hi = min(d.Hi, within)
 		}

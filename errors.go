@@ -25,8 +25,8 @@ type Error struct {
 	// after an attempt that ran past HealthyAfter, the limit counts from 1 again.
 	Attempts int
 
-	// Waited is how long the call waited between attempts, in all. It includes delays that
-	// Policy.Wait skipped.
+	// Waited is how long the call waited between attempts, in all. Time that Policy.Wait skipped
+	// counts as waited.
 	Waited time.Duration
 
 	// Delay is the delay before a retry that the call did not make. For example, if a Budget is
@@ -37,10 +37,11 @@ type Error struct {
 	// Err is the error of the last attempt. It is nil if no attempt was made.
 	Err error
 
-	// Cause is what stopped the call in addition to Err. It may be the context's error, a deadline
-	// that is too close, the error of the policy's Wait or Enter, the Cause of a [Class], or a
-	// [*PolicyError]. If only Err stopped the call, Cause is nil. If the context ended the call,
-	// Cause reads the context's error only when you call its method Error or Unwrap.
+	// Cause is an error that says more about why the call stopped than Reason and Err say. It may
+	// be the context's error, a deadline that is too close, the error of the policy's Wait or
+	// Enter, the Cause of a [Class], or a [*PolicyError]. If there is nothing more to say, Cause is
+	// nil. If the context ended the call, Cause gets the context's error only when you call
+	// Cause.Error or Cause.Unwrap.
 	Cause error
 
 	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or the
@@ -63,7 +64,11 @@ type facts struct {
 	ranOut  time.Duration // the AttemptTimeout that ended the last attempt; 0: no timeout ended it
 	number  int           // the Number of the last attempt, as in a Decision
 	empty   *Budget       // for ReasonBudget and ReasonBorrowed: the Budget that was empty
-	of      int           // for ReasonExhausted: the failures of a class at its limit, or noLimit
+
+	// For ReasonExhausted, `of` says which limit was reached. If it is above 0, the MaxAttempts of a
+	// class was reached, and the class has this many failures. If it is noLimit, the policy sets no
+	// limit. If it is 0, the limit of the policy was reached.
+	of int
 }
 
 // noLimit is the value of facts.of if the policy sets no limit on attempts.
@@ -275,8 +280,9 @@ func ReasonOf(err error) Reason {
 //     deadline was too close for a wait: context.DeadlineExceeded. This rule does not apply if Err
 //     is an error of [Permanent]. Then the operation has reported a final result, such as "not
 //     found", and Unwrap returns this result even if the context has ended too.
-//   - If Err is the Error of an inner call, or wraps only such an Error: the result of Unwrap
-//     for that inner Error.
+//   - If Err is the Error of an inner call, or wraps such an Error and no other error: the result
+//     of Unwrap for that inner Error. This rule does not apply to an Err that wraps a list of
+//     errors, such as the result of errors.Join.
 //   - If no attempt was made: the *Error itself.
 //   - Otherwise: Err, without the wrappers of Permanent, [After] and [NotAttempted] around it.
 //

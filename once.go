@@ -25,7 +25,8 @@ import (
 //   - If p is invalid, fn is called once, whatever a.Number is. So a wrong configuration does
 //     not end a job before it has made an attempt.
 //   - HealthyAfter does not make the count begin anew, because Once does not count attempts.
-//     HealthyAfter only raises short delays: a window that ends below 10ms becomes 10ms.
+//     HealthyAfter only raises short delays: if the longest delay that may be drawn is below
+//     10ms, the delay is 10ms.
 //   - a.Classes contains the number of earlier failures of each class. Store this map with the
 //     job, with at most 8 names. After each failure, add 1 to the count of Decision.Class,
 //     unless the Reason is ReasonCanceled.
@@ -74,14 +75,15 @@ type Attempt struct {
 	// Backoff of a class always gives its first delay.
 	Classes map[string]int
 
-	// Err is the error of the attempt. Only Next reads it. If Err is nil, only the limits and the
-	// time decide.
+	// Err is the error of the attempt. Only Next reads it. If Err is nil, Next calls neither
+	// RetryIf nor Classify. Then only NonRetryable, the limits and the times decide.
 	Err error
 
 	Took time.Duration // how long the attempt ran; Next compares it with HealthyAfter
 
-	// Elapsed is the time since the first attempt began. It is compared with MaxElapsed. Once adds
-	// the time that this attempt takes. A negative Elapsed is treated as 0.
+	// Elapsed is the time since the first attempt began. It is compared with MaxElapsed. The
+	// function [Once] adds the time that this attempt takes, and [Policy.Next] does not. A negative
+	// Elapsed is treated as 0.
 	Elapsed time.Duration
 
 	Seed uint64 // selects the delay from the window; 0: Policy.Source draws a seed

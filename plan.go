@@ -19,8 +19,9 @@ type Step struct {
 	Total  time.Duration // the latest start of the retry, counted from the start of the first attempt
 }
 
-// maxSteps is the greatest length of a plan and of a list of delays. People read plans, and
-// servers keep lists of delays.
+// maxSteps is the greatest length of a plan and of a list of delays. Without this limit, the
+// plan of a policy with unlimited attempts would have no end. So many steps are more than people
+// read in a plan, and few enough for a server that stores a list of delays.
 const maxSteps = 10_000
 
 // Plan returns the first retries of p for an operation that always fails. The argument says how
@@ -66,8 +67,8 @@ func (p Policy) Delays(n int) Schedule {
 	return delays
 }
 
-// steps returns how many retries a plan of the first n retries has. A negative n stands for all
-// retries.
+// steps returns how many of the first n retries the limits on attempts allow, but at most
+// maxSteps. A negative n stands for all retries.
 func (p *Policy) steps(n int) int {
 	steps := maxSteps
 	if n >= 0 {

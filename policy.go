@@ -32,9 +32,9 @@ const Unlimited = -1
 //   - Use MaxAttempts or MaxRetries, not both, because the lower limit applies. If a file sets
 //     max_retries to 2, a MaxAttempts of 5 in code has no effect. For a limit from a flag or
 //     the environment, use [Policy.WithMaxAttempts].
-//   - If the attempts are unlimited, or if HealthyAfter is set, short delays are raised: a
-//     window that ends below 10ms becomes a wait of 10ms. This holds even if Backoff is nil or
-//     MaxDelay is shorter.
+//   - If the attempts are unlimited, or if HealthyAfter is set, short delays are raised: if the
+//     longest delay that may be drawn is below 10ms, the wait is 10ms. This holds even if
+//     Backoff is nil or MaxDelay is shorter.
 //
 // Negative numbers are invalid, except Unlimited in MaxAttempts and MaxRetries. An invalid
 // policy never retries: each call makes one attempt, and its error says why the policy is
@@ -49,7 +49,8 @@ type Policy struct {
 	MaxRetries int
 
 	// AttemptCap lets an operator lower the limit on attempts. Every higher limit is lowered to
-	// AttemptCap. A policy without a limit still makes one attempt. 0: not set.
+	// AttemptCap. AttemptCap alone causes no retries: if MaxAttempts, MaxRetries and MaxElapsed are
+	// all zero, there is only one attempt. 0: not set.
 	AttemptCap int
 
 	// NonRetryable allows one attempt and no retry, whatever the limits are. In the text form,
@@ -67,10 +68,10 @@ type Policy struct {
 	Jitter     Jitter         // widens each delay to a window; nil: no jitter
 	RetryAfter RetryAfterMode // how to combine a server's Retry-After with Backoff and Jitter
 
-	// MaxRetryAfter is the longest Retry-After that a call waits for. A longer Retry-After ends
-	// the call. If MaxRetryAfter is 0, the limit is a minute for a call, and a day for a job (see
-	// ForJob). If MaxDelay is longer than this limit, MaxDelay is the limit. The wait itself may be
-	// longer, because jitter is added to the Retry-After.
+	// MaxRetryAfter is the longest Retry-After that a call waits for. A longer Retry-After ends the
+	// call. If MaxRetryAfter is 0, the default is a minute for a call, and a day for a job (see
+	// ForJob). If MaxDelay is longer than this default, MaxDelay is the limit. The wait itself may
+	// be longer, because jitter is added to the Retry-After.
 	MaxRetryAfter time.Duration
 
 	// Source returns the seed of a call, from which its delays are drawn. If goroutines share the

@@ -89,8 +89,8 @@ type call struct {
 
 	start    time.Time            // when the first attempt began; zero: the clock was not read
 	took     time.Duration        // how long the last attempt ran
-	timedOut bool                 // true: the last error is only a timeout or the end of a context
-	skipped  time.Duration        // how much time Wait skipped; the clock of the call runs ahead by it
+	timedOut bool                 // true: the last error says only that a timeout or a context ended
+	skipped  time.Duration        // how much time Wait has skipped in all; the method now adds it
 	seed     uint64               // the seed of all delays; 0: not drawn yet
 	classes  [maxClasses]failures // in Do: the failures of each class so far
 	earlier  map[string]int       // in Once: the earlier failures of each class
@@ -160,7 +160,7 @@ func (c *call) enter() bool {
 	return c.inTime(now, now.Sub(began) >= time.Millisecond)
 }
 
-// refused ends the call after an error of Enter.
+// refused ends the call because the policy's Enter has returned err.
 func (c *call) refused(err error) bool {
 	e, is := err.(*Error)
 	switch {
@@ -289,9 +289,10 @@ func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	return elapsed, saturate.Max
 }
 
-// settle handles an attempt that NotAttempted wraps: it gives the tokens of this attempt back to
-// the Budgets. After every attempt, it sets c.payer to the policy's Budget, or to nil if the next
-// retry must not take a token from this Budget.
+// settle prepares the Budgets for the next retry. If NotAttempted has wrapped the error of the last
+// attempt, settle gives the tokens of this attempt back to the Budgets. After every attempt, settle
+// sets c.payer to the policy's Budget, or to nil if the next retry must not take a token from this
+// Budget.
 func (c *call) settle(f failure) {
 	if f.unmade {
 		c.payers.refund(c.payer, c.spent)
@@ -429,7 +430,7 @@ func (c *call) stop() error {
 	case c.fault == nil:
 	case c.Reason == ReasonSuccess:
 		c.Cause = c.fault
-	default: // ReasonInvalid replaces every other reason
+	default: // p is invalid, and the call has failed: ReasonInvalid replaces the other Reason
 		c.fault.also = c.Cause
 		c.Reason, c.Cause = ReasonInvalid, c.fault
 	}
@@ -467,6 +468,6 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	c.p.OnEvent(c.ctx, e)
 }
 
-// now returns the time on the clock of the call. This clock runs ahead by the time that Wait
-// skipped.
+// now returns the time on the clock of the call. If the policy's Wait has skipped time, as in a
+// test, this clock is ahead of the real clock by the skipped time.
 func (c *call) now() time.Time { return time.Now().Add(c.skipped) }

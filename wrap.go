@@ -38,7 +38,8 @@ func (e *unmadeError) Unwrap() error { return e.err }
 
 // IsPermanent reports whether [Permanent] has wrapped err or an error in its tree. It also
 // returns true for the error of an inner call with ReasonInvalid. [Policy.Next] reads errors in
-// the same way. IsPermanent is for queues and for code around this package.
+// the same way. IsPermanent is for queues and for other code that decides about retries without
+// [Do].
 func IsPermanent(err error) bool {
 	return inspect(err).permanent
 }
@@ -58,11 +59,11 @@ func (e *permanentError) Unwrap() error { return e.err }
 // together. This window is as wide as the jitter window of d, but not wider than MaxDelay. For
 // a d of 1m, FullJitter gives delays of up to 2m, and Proportional(0.2) of up to 1m24s.
 //
-// Jitter never ends a call that has time for d itself. If MaxElapsed comes before the end of
-// the window, the window ends at MaxElapsed. The window also takes at most half of the time
-// between d and the context's deadline, because the attempt needs time too. For a Retry-After
-// of zero, retryhttp passes a d of 1ns. Then the delay is drawn as if there were no
-// Retry-After.
+// If a call has time for d itself, the jitter that is added to d never makes the delay too long
+// for the call. If MaxElapsed comes before the end of the window, the window ends at MaxElapsed.
+// The window also takes at most half of the time between d and the context's deadline, because
+// the attempt needs time too. For a Retry-After of zero, retryhttp passes a d of 1ns. Then the
+// delay is drawn as if there were no Retry-After.
 //
 // Policy.RetryAfter can change these rules: see [RetryAfterMode].
 func After(d time.Duration, err error) error {
@@ -73,8 +74,8 @@ func After(d time.Duration, err error) error {
 }
 
 // RetryAfterOf returns the wait that err asks for: see [After]. It returns 0 if err asks for no
-// wait. [Policy.Next] reads errors in the same way. RetryAfterOf is for queues and for code
-// around this package.
+// wait. [Policy.Next] reads errors in the same way. RetryAfterOf is for queues and for other
+// code that decides about retries without [Do].
 func RetryAfterOf(err error) time.Duration {
 	return inspect(err).retryAfter
 }
@@ -128,13 +129,13 @@ func inspect(err error) (in inspected) {
 
 type inspected struct {
 	permanent  bool
-	unmade     bool // true: NotAttempted has wrapped the error itself, not just an inner call's error
-	said       bool // true: the tree has an error that is neither a timeout nor a context's end
+	unmade     bool // true: NotAttempted has wrapped an error that is not from an inner call
+	said       bool // true: the tree has an error that is neither a timeout nor the end of a context
 	retryAfter time.Duration
 }
 
-// `read` inspects the tree of err. timedOut says that an error around err is a timeout or the end
-// of a context. inner says that err is the failure of an inner call.
+// `read` inspects the tree of err. `timedOut` says that an outer error, which wraps err, is a
+// timeout or the end of a context. `inner` says that err is in the Error of an inner call.
 func (in *inspected) read(err error, timedOut, inner bool) {
 	for {
 		switch e := err.(type) {
@@ -192,7 +193,7 @@ func isEnd(err error) bool {
 	return ok && (e.Is(context.Canceled) || e.Is(context.DeadlineExceeded))
 }
 
-// ask reads errors that err hides. The method As of err finds these errors, and its method Unwrap
+// ask inspects the errors that only the method As of err finds, because the method Unwrap of err
 // does not return them.
 func (in *inspected) ask(err asker) {
 	var e *Error
