@@ -33,18 +33,19 @@ func (f Finding) WithText(text string) Finding {
 	return f
 }
 
-// A name says how the texts of a Finding name a setting or a value. The format of a text
-// contains the token of the name in braces.
+// A name says how the texts of a Finding write a setting or a value. Both texts of a Finding
+// come from one format, such as "{MaxDelay} is %v". The word in braces is the token of a name.
+// In place of the token, String writes MaxDelay, and InKeys writes max_delay.
 type name struct {
-	token  string
-	field  string // the field of a Policy that is named; "": a value is named, not a field
-	inGo   string // what String writes for the token; "": the token itself
-	key    string // the key of the text form; "": there is no key
-	inKeys string // what InKeys writes for the token; "": InKeys writes the field key
+	token  string // the word in braces, without the braces
+	field  string // the field of Policy that the token names; "": the token names a value
+	inGo   string // what String writes in place of the token; "": String writes the token itself
+	key    string // the key in the text form for this field; "": there is no such key
+	inKeys string // what InKeys writes in place of the token; "": InKeys writes key, or else the token
 }
 
-// allNames lists the names of all settings and values. The keys are in the order of the text
-// form.
+// allNames lists the names of all settings and values. The settings come in the order in which
+// the text form writes their keys.
 var allNames = []name{
 	{token: "MaxAttempts", field: "MaxAttempts", key: "max_attempts"},
 	{token: "MaxRetries", field: "MaxRetries", key: "max_retries"},
@@ -96,8 +97,8 @@ var allNames = []name{
 	{token: "RetryAfterExact", inKeys: "exact"},
 }
 
-// inGo replaces each token in a format by its name in Go. inKeys replaces each token by its
-// key.
+// inGo replaces each token in a format, such as {MaxDelay}, by the text for String, such as
+// MaxDelay. inKeys replaces it by the text for InKeys, such as max_delay.
 var inGo, inKeys = writers()
 
 func writers() (inGo, inKeys *strings.Replacer) {
@@ -110,9 +111,10 @@ func writers() (inGo, inKeys *strings.Replacer) {
 	return strings.NewReplacer(fields...), strings.NewReplacer(keys...)
 }
 
-// finding returns a Finding about the setting with this token. format is a format of package
-// fmt that also contains tokens in braces. The texts of String and InKeys both come from
-// format, so they always say the same thing.
+// finding returns a Finding about the setting that `token` names in allNames, such as
+// "MaxDelay". The parameter `format` is a format of package fmt that also contains tokens in
+// braces, such as {MaxDelay}. The texts of String and InKeys both come from `format`, so they
+// always say the same thing.
 func finding(code, token, format string, values ...any) Finding {
 	f := Finding{
 		Code:   code,

@@ -26,29 +26,30 @@ func (p Policy) Lint() (found []Finding) {
 // A linted is a valid policy, together with values computed from it that several rules of Lint use.
 type linted struct {
 	Policy
-	declared int           // the limit on attempts that is set; 0: none, and a call makes one attempt
+	declared int           // the limit on attempts without AttemptCap; 0: the policy sets no limit
 	limit    int           // EffectiveMax
 	retries  int           // limit - 1; below 0: unlimited
-	unset    bool          // true: no limit is set, and the policy is not NonRetryable
-	curve    bool          // true: there is no Classify, so no class has a curve of its own
-	endless  bool          // true: curve is true, and a call may go on for ever
-	first    time.Duration // the delay of the curve after the first attempt
-	attempts string        // the limit as text
+	unset    bool          // true: the policy sets neither a limit nor NonRetryable
+	oneCurve bool          // true: Classify is nil, so no class can have a Backoff of its own
+	endless  bool          // true: oneCurve is true, and the retries of a call may be unlimited
+	first    time.Duration // Backoff.Delay(1); 0 if Backoff is nil or builtIn returns false
+	attempts string        // EffectiveMax as text, such as "5 attempts"
 }
 
 func newLinted(p Policy) *linted {
-	l := &linted{Policy: p, declared: p.declared(), limit: p.limit(), curve: p.Classify == nil}
+	l := &linted{Policy: p, declared: p.declared(), limit: p.limit(), oneCurve: p.Classify == nil}
 	l.retries, l.attempts = l.limit-1, attemptsText(l.limit)
 	l.unset = l.declared == 0 && !p.NonRetryable
-	l.endless = p.endless() && l.retries != 0 && l.curve
+	l.endless = p.endless() && l.retries != 0 && l.oneCurve
 	if p.Backoff != nil && p.builtIn() {
 		l.first = p.Backoff.Delay(1)
 	}
 	return l
 }
 
-// short reports whether all delays are shorter than leastWait, the shortest wait of an endless
-// call.
+// short reports whether Backoff and Jitter give only delays shorter than leastWait after a very
+// large number of attempts. If the attempts of a call may be unlimited, the call waits for
+// leastWait instead of such a delay.
 func (l *linted) short() bool {
 	_, greatest := l.ownWindow(math.MaxInt)
 	return l.Backoff != nil && greatest < leastWait
@@ -57,7 +58,7 @@ func (l *linted) short() bool {
 // A lintRule describes one kind of Finding of Lint.
 type lintRule struct {
 	code string
-	name string // the token of the setting that the finding is about
+	name string // the setting that the finding is about, by its token in allNames, such as "MaxDelay"
 	text string // a format for the function finding
 
 	// applies returns nil if the rule does not apply, and otherwise the values that the format text
@@ -152,7 +153,7 @@ var lintRules = []lintRule{
 	{
 		"no_backoff", "Backoff", "%s without {a Backoff}: the attempts follow each other at once; " +
 			"set {a Backoff}, or {Fixed(0)} for no delay", func(l *linted) []any {
-			atOnce := l.retries > 0 && l.curve && l.Backoff == nil && l.HealthyAfter == 0
+			atOnce := l.retries > 0 && l.oneCurve && l.Backoff == nil && l.HealthyAfter == 0
 			return valuesIf(atOnce, l.attempts)
 		},
 	},
@@ -167,7 +168,7 @@ var lintRules = []lintRule{
 		"no_time", "MaxElapsed", "{MaxElapsed} of %v is shorter than the first delay of at " +
 			"least %v: there is no retry", func(l *linted) []any {
 			least, _ := l.ownWindow(1)
-			retried := l.retries != 0 && l.curve && l.RetryAfter != RetryAfterExact
+			retried := l.retries != 0 && l.oneCurve && l.RetryAfter != RetryAfterExact
 			return valuesIf(retried && l.MaxElapsed > 0 && least > l.MaxElapsed, l.MaxElapsed, least)
 		},
 	},
@@ -212,9 +213,9 @@ var lintRules = []lintRule{
 const tooLong = 31 * 24 * time.Hour
 
 // longest returns the longest possible time from the start of the first attempt to the start of the
-// last retry. It returns 0 if p has a MaxElapsed, no retry, or no delay. It also returns 0 for a
-// Backoff or Jitter of the caller, which it does not call. upTo is "up to", or "more than" if p has
-// more retries than a plan can show.
+// last retry. It returns 0 if p has a MaxElapsed, no retry, or no delay. It also returns 0 if
+// builtIn returns false, because Lint must not call such a Backoff or Jitter. The result `upTo` is
+// "up to", or "more than" if p has more retries than a plan can show.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
@@ -228,7 +229,8 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 
 // mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit, or if
 // p has no limit on attempts. It also returns 0 if the delays may be shorter than in the Plan of p,
-// because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter of the caller.
+// because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter for which builtIn returns
+// false.
 func (p *Policy) mostWithin() int {
 	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
 		p.RetryAfter == RetryAfterExact {
@@ -240,8 +242,8 @@ func (p *Policy) mostWithin() int {
 	return 0
 }
 
-// builtIn reports whether Backoff and Jitter are types of this package. Lint does not
-// call the methods of other types.
+// builtIn reports whether Backoff and Jitter are nil or types of this package, except
+// BackoffFunc. Lint does not call the methods of other types, or a BackoffFunc.
 func (p *Policy) builtIn() bool {
 	switch p.Backoff.(type) {
 	case nil, Fixed, Linear, Fibonacci, Exponential, Schedule:
@@ -256,9 +258,10 @@ func (p *Policy) builtIn() bool {
 	}
 }
 
-// ownWindow returns the window from which the delay after an attempt is drawn. It does not raise a
-// short window to leastWait, as a call does if it has no limit on attempts or a HealthyAfter. For a
-// Backoff or Jitter of the caller, it returns 0 and the longest duration.
+// ownWindow returns the window from which the delay after an attempt is drawn. A call with
+// unlimited attempts or with a HealthyAfter raises a window that ends below leastWait to leastWait.
+// ownWindow does not raise it. If builtIn returns false, ownWindow returns 0 and the longest
+// duration.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {
 		return 0, saturate.Max
@@ -268,7 +271,7 @@ func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	return limited.window(attempt, 0)
 }
 
-// grows reports whether a curve of this package grows without end.
+// grows reports whether b is a Backoff of this package whose delay grows without end.
 func grows(b Backoff) bool {
 	switch b := b.(type) {
 	case Linear, Fibonacci, Exponential:

@@ -14,8 +14,9 @@ import (
 // Each fault names the field, its value, and what to write instead. After 20 faults, Validate only
 // counts the rest.
 //
-// Validate calls no function of p. It checks a Backoff or Jitter only if its type is from this
-// package, and not a pointer to such a type. It calls no method of other types.
+// Validate calls no function of p. It checks a Backoff or Jitter only if its type is a type of this
+// package, such as Exponential. It does not check a value of any other type, not even a pointer
+// such as *Exponential, and calls no method of it.
 func (p Policy) Validate() error {
 	if f := p.faults(); f != nil {
 		return &PolicyError{faults: f}
@@ -27,9 +28,9 @@ func (p Policy) Validate() error {
 // is also the Cause of an [Error] with ReasonInvalid.
 type PolicyError struct {
 	of     string        // for an invalid Class: "class" and its name; "" for a policy
-	faults faults        // the faults of a policy or Class in Go
-	text   *strict.Error // the faults of a JSON or YAML text; nil: the policy is in Go
-	also   error         // an error that would have stopped the call anyway, or nil
+	faults faults        // the faults of a policy or Class that was set in Go code
+	text   *strict.Error // the faults of a JSON or YAML text; nil: no such text was decoded
+	also   error         // what else stopped the call, such as the context's error; nil: nothing else
 }
 
 // Findings returns the faults, at most 20. If the text form has no key for a field, the Finding has
@@ -69,9 +70,9 @@ func (e *PolicyError) details() string {
 	return text
 }
 
-// Unwrap returns the error of the decoder. For an invalid policy in Go, it returns the error
-// that would have stopped the call anyway, such as the context's error. It returns nil if there
-// is no such error.
+// Unwrap returns the error of the decoder if a JSON or YAML text is invalid. If a policy that
+// was set in Go code is invalid, Unwrap returns what else stopped the call, such as the
+// context's error. It returns nil if there is no such error.
 func (e *PolicyError) Unwrap() error {
 	if e.text != nil {
 		return e.text.Unwrap()
@@ -107,7 +108,8 @@ func check[T any](f *faults, wrong bool, token string, value T, advice string) {
 	}
 }
 
-// named returns the faults that have a text, at most 20.
+// named returns the first 20 faults. Any later element of f is an empty Finding, which only
+// counts a fault.
 func (f faults) named() []Finding { return f[:min(mostFaults, len(f))] }
 
 // list returns the texts of the faults on one line.
