@@ -94,7 +94,8 @@ var peers = []library{
 			value := func() (struct{}, error) { return struct{}{}, op(ctx) }
 			for range n {
 				var b backoff.BackOff = &backoff.ZeroBackOff{}
-				if p.base > 0 { // NewExponentialBackOff is slower: it also sets default values
+				if p.base > 0 {
+					// NewExponentialBackOff would take longer, because it sets default values first.
 					b = &backoff.ExponentialBackOff{
 						InitialInterval:     p.base,
 						Multiplier:          2,
@@ -208,8 +209,9 @@ func (p plan) bare(ctx context.Context, op operation) error {
 	}
 }
 
-// bareWithDuties is the handwritten loop with limits on time, or with a call of the function `step`
-// before and after each attempt.
+// bareWithDuties is the handwritten loop with extra work. If p.within or p.timeout is set, the loop
+// limits the time of the call or of each attempt. If p.watched is set, the loop calls the function
+// `step` before and after each attempt.
 func (p plan) bareWithDuties(ctx context.Context, op operation) error {
 	var start time.Time
 	if p.within > 0 || p.watched {

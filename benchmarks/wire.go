@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// A wire is a kind of request over loopback, to a server in another process.
+// A wire is a kind of request, such as a request over TLS. The requests go over loopback to a
+// server in another process.
 type wire struct {
 	name     string
 	server   string // the name of the server, which is a key of endpoints.URLs
@@ -93,11 +94,12 @@ const requests = 20
 // A sender sends n requests one after another.
 type sender = func(n int) error
 
-// measureWires prints a table with a row for each wire. The first cells of a row are the CPU time
-// of the handwritten loop, and the CPU time that each client takes in addition. The last two cells
-// compare retryhttp with the loop and with go-retryablehttp. In each round the clients take turns,
-// so that other programs of the machine disturb all clients equally. An additional time is
-// the median of the differences to the loop in the same round.
+// measureWires prints the table "What does a transport cost?". It has a row for each kind of
+// request in the list wires. The first cells of a row are the CPU time of the handwritten loop, and
+// the CPU time that each client takes in addition. The last two cells compare retryhttp with the
+// loop and with go-retryablehttp. In each round the clients take turns, so that other programs of
+// the machine disturb all clients equally. In each round, the CPU time of the loop is subtracted
+// from the CPU time of the client. The table shows the median of these differences.
 func measureWires(rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -165,10 +167,11 @@ func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (sen
 	}, nil
 }
 
-// measure prints the row of a wire.
+// measure measures how much CPU time each client needs for a request of the kind w. It prints the
+// row of w in the table of measureWires.
 func (w wire) measure(clients []sender, rounds int) error {
-	// warm is how many requests are made first, to open connections. These requests also show how many
-	// allocations a request needs.
+	// warm is how many requests each client makes first, to open connections. These requests also show
+	// how many allocations a request needs.
 	const warm = 100 * requests
 	cpu := make([][]float64, len(clients))  // microseconds of each client in each round
 	over := make([][]float64, len(clients)) // cpu minus the time of the handwritten loop
@@ -177,7 +180,6 @@ func (w wire) measure(clients []sender, rounds int) error {
 		if send == nil {
 			continue
 		}
-		// These first requests also show how many allocations a request needs.
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		if err := send(warm); err != nil {

@@ -77,12 +77,13 @@ var libraries = []library{
 type trial struct {
 	name  string
 	share float64 // the share of the answers that are slow
-	work  int     // how long an answer that is not slow takes, as a multiple of -median
+	work  int     // an answer that is not slow takes `work` times the value of the flag -median
 	limit float64 // the load, as a share of what the server can do; 0: no limit
 }
 
-// Before each trial, the first trial runs for two seconds, so that a library can learn how long the
-// answers usually take. These two seconds are not measured.
+// trials lists the trials. Each trial begins with a warm-up, in which a library can learn how long
+// the answers usually take. The warm-up sends the requests of trials[0] for two seconds, and is not
+// measured.
 var trials = []trial{
 	{name: "2 % slow", share: 0.02, work: 1},
 	{name: "all slow", work: 50},
@@ -119,8 +120,9 @@ type result struct {
 	p50, p99            time.Duration
 }
 
-// run sends requests through a library: the requests of the first trial for two seconds, and then
-// the requests of t. The timeout of a request is four times as long as a slow answer takes.
+// run measures a library in the trial t. To warm the library up, run first sends the requests of
+// trials[0] for two seconds. These requests are not measured. Then run sends the requests of t. The
+// timeout of a request is four times as long as a slow answer takes.
 func run(t trial, l library) result {
 	s := newServer(trials[0], t)
 	defer func() { s.CloseClientConnections(); s.Close() }()
@@ -141,7 +143,7 @@ func run(t trial, l library) result {
 	}
 }
 
-// A server answers the requests of two trials, and counts the requests of each.
+// A server answers the requests of the warm-up and of a trial, and counts them separately.
 type server struct {
 	*httptest.Server
 	served      [2]atomic.Int64
@@ -182,7 +184,8 @@ func newServer(pair ...trial) *server {
 	return s
 }
 
-// send sends requests of the i-th trial for this long. It returns the time that each request
+// send sends requests for the time d. If i is 0, they are the requests of the warm-up. If i is 1,
+// they are the requests of the trial that is measured. send returns the time that each request
 // took, and the number of requests that succeeded.
 func (s *server) send(client *http.Client, i int, d time.Duration) (took []time.Duration, ok int) {
 	took = make([]time.Duration, max(1, int(d.Seconds()*float64(*rate))))
