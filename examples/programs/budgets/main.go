@@ -174,7 +174,7 @@ type herd struct {
 	load   float64       // the usual calls, as a share of the database's capacity
 	warm   time.Duration // the time from the start to the herd
 	within time.Duration // the time within which the calls of the herd come
-	fails  time.Duration // how long the database refuses all requests, from the herd on
+	fails  time.Duration // from the start of the herd, the database refuses all requests for this time
 }
 
 var herds = []herd{
@@ -264,7 +264,7 @@ func run(s retrysim.System, seed uint64) retrysim.Result {
 	return r
 }
 
-// A row is a row of the tables. Each row is for another Budget.
+// A row is a row of the tables. Each row has a different Budget.
 type row struct {
 	name   string
 	budget *retry.Budget
@@ -294,7 +294,9 @@ var (
 	}
 )
 
-// outages returns the text of r in the table of outages.
+// outages returns the line for the Budget of r in the table of outages. The cells contain the
+// number of outages from which the database has not recovered after ten minutes. After these cells
+// come the cells of price.
 func (r row) outages() string {
 	line := "| " + r.name
 	for _, n := range processes {
@@ -314,9 +316,10 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the cells of r that show what the Grace of the Budget costs. One cell for each herd
-// has the number of lost calls. The last cell has the number of requests that the database gets for
-// each call through three layers of services.
+// price returns the cells of r that show what the Grace of the Budget costs. A herd is a group of
+// 1,000 calls that come at about the same time. For each herd, one cell has the number of lost
+// calls. The last cell has the number of requests that the database gets for each call through
+// three layers of services.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string
@@ -337,7 +340,8 @@ func (r row) price() (line string) {
 	return line + " | " + strings.Join(requests, ", ")
 }
 
-// lost returns the text of r in the table of blips.
+// lost returns the line for the Budget of r in the table of blips. The cells contain the number of
+// lost calls.
 func (r row) lost() string {
 	line := "| " + r.name
 	for _, b := range blips {

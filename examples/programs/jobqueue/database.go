@@ -102,8 +102,9 @@ func openTemporary(
 }
 
 // transient reports whether the next attempt may succeed after an error of the database. This is so
-// for the errors that retrysql knows as transient, for a locked file of SQLite, and for a deadline.
-// In this program, only a worker sets deadlines.
+// for the errors that retrysql knows as transient, for a locked file of SQLite, and for a deadline
+// that has passed. Deadlines are transient because the worker gives each SQL statement a deadline
+// of its own.
 func transient(err error) bool {
 	return retrysql.Transient(err) || errors.Is(err, context.DeadlineExceeded) || busy(err)
 }

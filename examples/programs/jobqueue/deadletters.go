@@ -52,9 +52,9 @@ const setPending = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL,
 const setNew = setPending + ", attempts = 0, classes = NULL"
 
 // Redrive makes the dead letters that o.Filter selects runnable again. The attempts of each job
-// count from 1 again. The jobs start at different times within o.Window. A single SQL statement
-// moves each job, and only if it is still a dead letter. So no job is lost or moved twice, even if
-// Redrive is killed or two calls run at the same time.
+// count from 1 again. The jobs start at different times within o.Window. Redrive executes one SQL
+// statement for each job. The statement does nothing if the job is no longer a dead letter. So no
+// job is lost or moved twice, even if Redrive is killed or two calls run at the same time.
 func (q *Queue) Redrive(
 	ctx context.Context, o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {

@@ -38,7 +38,7 @@ var errIdle = errors.New("jobqueue: nothing is runnable")
 func (w *Worker) Work(ctx context.Context) error {
 	if w.Lease < time.Second {
 		return fmt.Errorf("jobqueue: Lease is %v: "+
-			"write at least 1s, because a claim may take an eighth of the lease", w.Lease)
+			"write at least 1s, because a claim has only an eighth of the lease to finish", w.Lease)
 	}
 	if w.Poll <= 0 {
 		return fmt.Errorf("jobqueue: Poll is %v: write a positive duration", w.Poll)

@@ -19,12 +19,14 @@ type herd struct {
 	jitter retry.Jitter
 	policy retry.Policy
 
-	peak      float64   // the largest number of retries within 20ms
-	latePeak  float64   // the peak without the first retry of each client
-	meanWait  float64   // the mean time that a client waits in total, in seconds
-	perSecond []float64 // the retries in each 0.2 s of the first trial
+	peak     float64   // the largest number of retries within 20ms
+	latePeak float64   // the peak without the first retry of each client
+	meanWait float64   // the mean time that a client waits in total, in seconds
+	perBin   []float64 // the number of retries in each interval of 0.2 s, in the first trial
 
-	known [3]float64 // peak, latePeak and meanWait in another simulator
+	// known contains the peak, the latePeak and the meanWait that another simulator gave. The tests
+	// compare them with the fields above.
+	known [3]float64
 }
 
 const (
@@ -85,10 +87,10 @@ func (h *herd) run(random *rand.Rand, first bool) {
 }
 
 func (h *herd) count(at time.Duration) {
-	for bin := int(at / chartBin); bin >= len(h.perSecond); {
-		h.perSecond = append(h.perSecond, 0)
+	for bin := int(at / chartBin); bin >= len(h.perBin); {
+		h.perBin = append(h.perBin, 0)
 	}
-	h.perSecond[at/chartBin]++
+	h.perBin[at/chartBin]++
 }
 
 func largest(bins map[time.Duration]float64) float64 {
@@ -124,7 +126,7 @@ func herdChart(herds []herd) chart {
 			continue
 		}
 		s := series{name: h.name}
-		for bin, n := range h.perSecond {
+		for bin, n := range h.perBin {
 			if x := float64(bin) * chartBin.Seconds(); x <= c.x.max {
 				s.points = append(s.points, point{x, n})
 			}

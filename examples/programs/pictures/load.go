@@ -10,24 +10,30 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A load is the result of a simulation in which each attempt fails with the same probability. In
-// one simulation, a call makes up to three retries. In another simulation, it makes up to three
-// retries as long as a budget allows them.
+// A load contains the results of two simulations in which each attempt fails with the same
+// probability. In the first simulation, each call makes up to three retries. In the second
+// simulation, a budget also limits these retries.
 type load struct {
-	failing         float64
-	plain, budgeted outcome
-	plainForm       outcome // the results of the closed-form formulas
-	budgetedForm    outcome
-	known           outcome // the result of Brooker's simulator with three retries
-	knownNoRetry    float64 // the share of successes in Brooker's simulator without retries
+	failing      float64 // the probability that an attempt fails
+	plain        outcome // the result of the simulation without a budget
+	budgeted     outcome // the result of the simulation with a budget
+	plainForm    outcome // what the formula in threeRetries gives for plain
+	budgetedForm outcome // what the formula in withinBudget gives for budgeted
+
+	// The last two fields are published results of the simulator of Marc Brooker. The tests compare
+	// these results with plain and budgeted.
+
+	known        outcome // Brooker's result with three retries and without a budget
+	knownNoRetry float64 // Brooker's result without retries: the share of calls that succeed
 }
 
 // An outcome contains the number of attempts and the number of successes, both divided by the
 // number of calls.
 type outcome struct{ load, success float64 }
 
-// These numbers are from Brooker, "Fixing retries with token buckets and circuit breakers" (2022).
-// There are 100 clients. Each client has a budget of 5 retries, and makes 600 calls.
+// These numbers, and the known results in simulateLoads, are from the simulations in Marc Brooker,
+// "Fixing retries with token buckets and circuit breakers" (2022). There are 100 clients. Each
+// client has a budget of 5 retries, and makes 600 calls.
 const (
 	loadClients = 100
 	loadCalls   = 600
@@ -79,17 +85,22 @@ func simulateLoad(random *rand.Rand, failing float64, budget func() *retry.Budge
 	return outcome{float64(attempts) / calls, float64(successes) / calls}
 }
 
-// threeRetries is the closed-form formula for up to three retries of each call, if an attempt fails
-// with the probability x. A retry happens if all attempts before it fail.
+// threeRetries computes by a formula, without a simulation, the number of attempts of a call and
+// the share of calls that succeed. An attempt fails with the probability x, and a call makes up to
+// three retries. A retry happens if all attempts before it fail.
 func threeRetries(x float64) outcome {
 	return outcome{1 + x + x*x + x*x*x, 1 - math.Pow(x, loadRetries+1)}
 }
 
-// withinBudget is the closed-form formula for up to three retries within a budget of this library,
-// if an attempt fails with the probability x. Each success adds bucketRatio to the budget. Let R be
-// the mean number of retries of a call. R is the same as in threeRetries, but at most the solution
-// of R = bucketRatio * (1-x) * (1+R) + bucketSize / loadCalls. The last term comes from the budget,
-// which is full at the start.
+// withinBudget computes by a formula, without a simulation, the mean number of attempts of a call
+// and the share of calls that succeed. An attempt fails with the probability x. A call makes up to
+// three retries, as long as a budget of this library allows them. Each success adds bucketRatio to
+// the budget.
+//
+// Let R be the mean number of retries of a call. Then a call makes 1+R attempts, and (1-x) * (1+R)
+// of the calls succeed. Without a budget, R is x + x² + x³, as in threeRetries. The budget limits R
+// to the solution of R = bucketRatio * (1-x) * (1+R) + bucketSize / loadCalls. The last summand is there
+// because the budget is full at the start.
 func withinBudget(x float64) outcome {
 	pay := bucketRatio * (1 - x)
 	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)

@@ -69,9 +69,9 @@ const (
 	maxRate                    = 800.0
 )
 
-// draw returns a picture of several runs, with two runs in a row. For each run it shows the
-// requests to the database and the calls that succeed. The gray is visible on white and on black.
-// Color-blind people can distinguish the colors.
+// draw returns a picture that shows the runs in two columns. For each run it shows the requests to
+// the database and the calls that succeed. The gray is visible on white and on black. Color-blind
+// people can distinguish the colors.
 func draw(all []rescue) []byte {
 	var b strings.Builder
 	rows := runHeight * float64((len(all)+1)/2)
