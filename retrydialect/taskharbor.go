@@ -22,8 +22,9 @@ import (
 // The policy of a nil *TaskHarbor makes one attempt, even if the job asks for more.
 //
 // Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor]. So a key that is left out
-// gets its default, such as 25 attempts. If a block has set all fields to zero, decoding
-// another block into the same TaskHarbor does not start from the defaults again.
+// gets its default, such as 25 attempts. There is one exception: if decoding a block has set
+// all fields to zero, the TaskHarbor remembers this in an unexported field. If you then decode
+// another block into the same TaskHarbor, a key that this block leaves out stays zero.
 //
 // If the value may be null, decode into a *TaskHarbor: null sets the pointer to nil. Decoding
 // null into a TaskHarbor is an error, except with go.yaml.in/yaml, which silently skips a null.

@@ -99,7 +99,8 @@ func One(prefix, key, text string, cause error) *Error {
 	return &Error{findings: one, text: prefix + ": " + text, cause: cause}
 }
 
-// shown is a JSON value in an error. It is formatted only if the error names it.
+// shown is a JSON value in the text of an error. Its method String formats the value only when
+// the text is made. So the values of faults that the error does not name are never formatted.
 type shown []byte
 
 // String returns the JSON on one line, and cuts it after 60 characters.

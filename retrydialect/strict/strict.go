@@ -151,8 +151,10 @@ func Take[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok boo
 	return Parse(m, key, value, write, valid)
 }
 
-// Parse decodes a value, which is the value of a key that has been taken, or a part of it. If
-// the value is null, of the wrong type or not valid, Parse adds a fault and returns false.
+// Parse decodes `value`, which may be a part of the value of a key, such as one entry of a
+// list. If `value` is null, of the wrong type or not valid, Parse adds a fault for the
+// parameter `key` and returns false. Parse takes no key out of m. The parameters `write` and
+// `valid` are as in [Take].
 func Parse[T any](
 	m *Mapping, key string, value json.RawMessage, write string, valid func(T) bool,
 ) (v T, ok bool) {
