@@ -15,9 +15,10 @@ import (
 // whole run has no event. If a task waits before a jump, the wait is a RetryScheduled with the
 // Directive Jump. The CallFinished of the task follows after this wait.
 //
-// In an AttemptFinished, Err is the error with which the task fails or is retried. If there is no
-// such error, Err is the error of the Outcome. In a RetryScheduled with the Directive Jump, Err
-// is the error of the Outcome.
+// In an AttemptFinished, Err is the error with which the task fails or is retried. If the task
+// neither fails nor is retried, for example because a rule says Continue after an error, Err is the
+// error of the Outcome. In a RetryScheduled with the Directive Jump, Err is the error of the
+// Outcome.
 //
 // Max is the EffectiveMax of Pipeline.Policy in all events. Rule and the fields after Rule say
 // what the rules decided after the last attempt. In an AttemptStarted, Rule is -1 and the fields
@@ -37,14 +38,15 @@ type Event struct {
 
 	Computed time.Duration // the result of the rule's Delay; 0 if the rule has no Delay
 
-	// Outcome is the outcome of the attempt, in an AttemptFinished. Its State already has the
-	// changes that Set made.
+	// Outcome is set in an AttemptFinished. It is the outcome of the attempt. State of the Outcome
+	// already has the changes that the function Set of the rule made.
 	Outcome Outcome
 
-	// Faults are the errors of each When that failed with ErrNoMatch, in an AttemptFinished.
+	// Faults is set in an AttemptFinished. It contains the errors of the rules whose function When
+	// returned ErrNoMatch or an error that wraps ErrNoMatch.
 	Faults []error
 
-	// Backoff is the curve from which the delay was computed, in a RetryScheduled.
+	// Backoff is set in a RetryScheduled. It is the curve from which the delay was computed.
 	Backoff retry.Backoff
 }
 

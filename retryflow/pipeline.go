@@ -30,8 +30,8 @@ type Task struct {
 //   - If a When returns an error, the task fails with this error and the error of the outcome. No
 //     later rule is tried.
 //   - If the error of a When is ErrNoMatch, the task does not fail: the rule just does not match.
-//     The event contains this error. If the task fails for another reason, the text of its error
-//     contains this error too.
+//     The field Faults of the [Event] contains this error. If the task fails for another reason,
+//     the text of the task's error also contains the text of this error.
 //   - If no rule matches, the pipeline continues after a success and fails after an error.
 //   - Delay computes the wait from the outcome.
 //   - Set changes the state before the directive takes effect.

@@ -41,8 +41,8 @@ type Rule struct {
 	Set func(State, Outcome) error
 }
 
-// ErrNoMatch is the error of a When if the outcome lacks a value that the When needs. The rule
-// then does not match, and the next rule is tried. Faults of the [Event] contains the error. A
+// ErrNoMatch is the error of a When if the outcome lacks a value that the When needs. The rule then
+// does not match, and the next rule is tried. The field Faults of the [Event] contains the error. A
 // When may wrap ErrNoMatch in an error of its own.
 var ErrNoMatch = errors.New("the rule does not match")
 

@@ -12,10 +12,10 @@ import (
 type verdict struct {
 	Rule           // the rule that matches; if no rule matches, only Do is set
 	index  int     // the index of the rule; -1 if no rule matches
-	faults []error // the errors of each When that failed with ErrNoMatch
+	faults []error // the errors of the rules whose When returned ErrNoMatch
 
 	wait  time.Duration // the result of Delay
-	fault error         // the error of a function of the rule that failed
+	fault error         // the error of When, Attempts, Delay or Set, if it makes the task fail
 	err   error         // why the task fails without a retry; nil if the policies decide
 }
 
@@ -77,7 +77,8 @@ func (v *verdict) follow(o Outcome) {
 	}
 }
 
-// fail records that a function of a rule failed.
+// fail stores the error of a function of the rule with the index `rule`, so that the task fails
+// with this error. `function` is the name of the function in the text of the error.
 func (v *verdict) fail(rule int, function string, err error, o Outcome) {
 	v.fault = fmt.Errorf("rule %d: %s: %w", rule, function, err)
 	v.err = withOutcome(v.fault, o)

@@ -73,8 +73,9 @@ func (e *tooCloseError) Error() string {
 
 func (*tooCloseError) Unwrap() error { return context.DeadlineExceeded }
 
-// wait waits for d, with the Wait of the policy if there is one. If Wait skips time, wait sets
-// the clock of r ahead by this time.
+// wait waits for d, with the Wait of the policy if there is one. In a test, Wait may skip time: it
+// returns before d has passed, and reports how much time it skipped. Then wait sets the clock of r
+// ahead by the skipped time.
 func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if r.Policy.Wait == nil {
 		return 0, sleep(ctx, d)
@@ -95,11 +96,13 @@ func sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// now returns the time on the clock of r. This clock is ahead by the time that Wait skipped.
+// now returns the time on the clock of r. This clock is ahead of the real clock by r.skipped, which
+// is the time that Wait skipped.
 func (r *run) now() time.Time { return time.Now().Add(r.skipped) }
 
-// bounded returns a context whose deadline is earlier than the deadline of ctx. The difference
-// between the two deadlines is the time that Wait has skipped.
+// bounded returns a context that ends when the clock of r reaches the deadline of ctx. The clock of
+// r is ahead of the real clock by r.skipped, so the deadline of the new context is earlier by
+// r.skipped.
 func (r *run) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if r.skipped > 0 {
 		if deadline, ok := ctx.Deadline(); ok {

@@ -29,9 +29,9 @@
 // on untrusted documents: https://github.com/goretry/retry/blob/main/retryflow/noetl/README.md
 //
 // If the condition of a rule cannot be evaluated, the pipeline ends, and the error says why. A
-// condition that needs a missing name does not end the pipeline: the rule does not match, and
-// Faults of the [retryflow.Event] contains the error. If a delay or a number of attempts cannot
-// be evaluated, the task fails.
+// condition that needs a missing name does not end the pipeline: the rule does not match, and the
+// field Faults of the [retryflow.Event] contains the error. If a delay or a number of attempts
+// cannot be evaluated, the task fails.
 //
 // A document cannot run code, read a file, call a Go method or reach an unexported field. It can
 // make a pipeline wait, repeat tasks, and set names in the State. [retryflow.Pipeline.MaxJumps]

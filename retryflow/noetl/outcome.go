@@ -42,7 +42,8 @@ func object(o retryflow.Outcome) map[string]any {
 	return m
 }
 
-// outcomeOf turns m back into an Outcome. It is the reverse of the function object.
+// outcomeOf turns m, a mapping that the function `object` has made from an Outcome, back into an
+// Outcome. e is the event of this Outcome.
 func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
 	o := retryflow.Outcome{
 		Result: m["result"], Data: maps.Clone(m),
@@ -65,9 +66,9 @@ func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
 }
 
 // visible returns the mapping that expressions read under the name "outcome". In this mapping, the
-// header retry-after is a number of seconds, even if the server sent a date. The header is missing
-// if retryhttp would ignore it. If an expression reads the missing header, its filter default(…)
-// gives the delay.
+// header retry-after is a number of seconds, even if the server sent a date. If retryhttp would
+// ignore the header, the mapping lacks it. Then an expression for a delay can give its own number
+// with the filter default(…).
 func visible(o retryflow.Outcome) map[string]any {
 	m := object(o)
 	response, _ := m["http"].(map[string]any)

@@ -42,8 +42,8 @@ type Task struct {
 // position. If a step has the key `eval` or `retry`, the step must have exactly one task, which
 // gets these rules.
 //
-// In expressions, rand() draws its numbers from source. Pass the Source of your Pipeline.Policy.
-// If source is nil, rand() uses math/rand/v2.
+// In expressions, rand() draws its numbers from the parameter `source`. Pass the Source of your
+// Pipeline.Policy. If `source` is nil, rand() uses math/rand/v2.
 func ParsePlaybook(file string, data []byte, source func() uint64) (Playbook, error) {
 	r := newReader(file, source)
 	root, err := r.document(data)
@@ -66,7 +66,7 @@ func ParsePlaybook(file string, data []byte, source func() uint64) (Playbook, er
 }
 
 // ParseTasks parses the tasks of one step. data is the step, which is a mapping with a `tool`, or
-// only the list of its tasks. [ParsePlaybook] describes the tool and source.
+// only the list of its tasks. [ParsePlaybook] describes the key `tool` and the parameter `source`.
 func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
@@ -94,7 +94,7 @@ func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 
 // ParseRules parses the rules of one task. data is the mapping of the task. The rules are under
 // `eval`, under `spec.policy.rules`, or in the old form under `retry`. ParseRules does not return
-// the other keys. [ParsePlaybook] describes source.
+// the other keys. [ParsePlaybook] describes the parameter `source`.
 func ParseRules(data []byte, source func() uint64) (retryflow.Rules, error) {
 	r := newReader("", source)
 	root, err := r.document(data)

@@ -30,8 +30,9 @@ func (r *reader) policyRules(k *key) retryflow.Rules {
 	return rules
 }
 
-// policy returns the key spec.policy of a task if its value has rules, and otherwise nil. The key
-// stays in m, because Config keeps the policy without its rules.
+// policy returns the key spec.policy of the task m if the value of this key has rules, and
+// otherwise nil. It does not take the key out of m, because Config of the task contains the other
+// keys of spec.policy.
 func (r *reader) policy(m *mapping) *key {
 	policy := r.member(m.get("spec"), "policy")
 	if r.member(policy, "rules") != nil {

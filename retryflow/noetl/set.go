@@ -11,13 +11,15 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// scopes lists the mappings of the state in which rules can set names. `scope` is the name of such
-// a mapping, and key is the key of a rule that sets names in this mapping.
+// scopes lists the mappings of the state in which a rule can store values under names. `scope` is
+// the name of the mapping in the state, such as "iter". `key` is the key of the rule whose value
+// contains the names and values, such as "set_iter".
 var scopes = []struct{ key, scope string }{
 	{"set_iter", "iter"}, {"set_vars", "vars"}, {"set_ctx", "ctx"}, {"set_shared", "shared"},
 }
 
-// An assignment sets a name in a mapping of the state to a value.
+// An assignment stores a value under a name. The name is a key in a mapping of the state, or in the
+// state itself.
 type assignment struct {
 	key   string // what errors call the assignment, such as "set_iter.page"
 	scope string // the key of the mapping in the state; "": the mapping is the state itself

@@ -10,8 +10,8 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// strayRules searches a value for rules that would have no effect. It returns the path and the
-// line of the first rule in the value. name is the key of the value.
+// strayRules searches a value for rules that would have no effect. It returns the path and the line
+// of the first such rule. The parameter `name` is the key of the value.
 func (r *reader) strayRules(name string, n *yaml.Node) (path string, line int, found bool) {
 	n = resolve(n)
 	if r.seen[n] {

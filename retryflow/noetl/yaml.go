@@ -18,7 +18,7 @@ type reader struct {
 	file   string // the name of the file in errors; "" if there is no name
 	source func() uint64
 	faults []string
-	jumps  map[string]place    // by label: where the tasks of this tool first jump to the label
+	jumps  map[string]place    // for each label: where a task of the current tool first jumps to it
 	seen   map[*yaml.Node]bool // nodes that were read as rules, or searched for stray rules
 
 	// The next fields cache results, because a node is read again for each of its aliases.
@@ -74,7 +74,7 @@ func (r *reader) document(data []byte) (*yaml.Node, error) {
 // of its aliases. maxKey is needed because the path of a fault repeats all keys above the fault.
 const (
 	maxDocument = 1 << 20 // bytes
-	maxAliased  = 50_000  // values that aliases stand for, and one more for each 64 bytes of a text
+	maxAliased  = 50_000  // values that aliases stand for; a text of n bytes counts as 1 + n/64 values
 	maxKey      = 1024    // bytes; YAML has the same limit for keys without a ?
 	maxFaults   = 20
 )

@@ -5,8 +5,8 @@ const (
 	maxSource  = 8 << 10 // bytes of a template
 	maxNesting = 100     // levels of nested brackets, operators and values
 
-	// maxSteps is the largest number of operations. To read or compare a member of a list is one
-	// operation. To read 256 bytes of a text is also one operation.
+	// maxSteps is the largest number of operations of an evaluation. To read or compare a member of a
+	// list is one operation. To read 256 bytes of a text is also one operation.
 	maxSteps = 200_000
 
 	// maxSize is the largest number of bytes of all texts that an evaluation makes. In a list that
@@ -14,15 +14,15 @@ const (
 	maxSize = 4 << 20
 )
 
-// step adds n to the number of operations of the evaluation, and fails if it exceeds maxSteps.
+// step adds n to the number of operations of the evaluation. It fails if the sum exceeds maxSteps.
 func (e *evaluation) step(n int) {
 	if e.steps += n; e.steps > maxSteps || n > maxSteps {
 		panic(failf("the expression takes more than %d steps", maxSteps))
 	}
 }
 
-// grow adds n to the number of bytes that the evaluation makes, and fails if it exceeds maxSize.
-// Call grow before the bytes are allocated.
+// grow adds n to the number of bytes in the values that the evaluation has made. It fails if the
+// sum exceeds maxSize. Call grow before the bytes are allocated.
 func (e *evaluation) grow(n int) {
 	if n > maxSize || e.size+n > maxSize {
 		panic(failf("the expression makes values of more than %d bytes", maxSize))
@@ -39,11 +39,12 @@ func (e *evaluation) growTimes(n, times int) {
 	e.grow(n * times)
 }
 
-// countRead counts n bytes of a text before an operation reads all of them. Without countRead, an
-// operation would count the same for a long text as for a short text.
+// countRead adds one to the number of operations for each 256 bytes of a text of n bytes. Call it
+// before an operation reads the whole text. Without countRead, it would cost no more to read a text
+// of a megabyte than to read a short text.
 func (e *evaluation) countRead(n int) { e.step(n / 256) }
 
-// memberSize is how many bytes each member of a list counts as.
+// memberSize is the number of bytes that grow counts for each member of a list.
 const memberSize = 16
 
 // text calls grow for the bytes of s, and returns s.

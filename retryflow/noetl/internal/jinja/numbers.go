@@ -35,8 +35,8 @@ func parseFloat(text string) (float64, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
-// trimmed returns a text without the spaces around it. It rejects digits of other scripts, such
-// as Arabic digits, although Python accepts them.
+// trimmed returns a text without the spaces around it. It rejects digits outside of ASCII, such as
+// the Arabic-Indic digit ٣, although Python accepts them.
 func (e *evaluation) trimmed(v Value) string {
 	text, _ := textOf(v)
 	e.grow(len(text))

@@ -83,7 +83,8 @@ func (t *Template) Text(lookup func(name string) (any, bool)) (text string, err 
 	return text, err
 }
 
-// evaluate calls f with a new evaluation. If f panics with a failure, evaluate returns the error.
+// evaluate calls f with a new evaluation. If f panics with a failure, evaluate returns the error in
+// the failure.
 func (t *Template) evaluate(lookup func(name string) (any, bool), f func(*evaluation)) error {
 	return try(func() { f(&evaluation{lookup: lookup, rand: t.rand}) })
 }

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/text/language"
 )
 
-// str returns the text of v, as Python's str does. It fails for a list or a mapping, because
-// Python writes the keys of a mapping in their original order. A Go map does not keep this order.
+// str returns the text of v, as Python's str does. It fails for a mapping: Python writes the keys
+// of a mapping in their original order, and a Go map does not keep this order. It also fails for a
+// list, because a list may contain mappings.
 func (e *evaluation) str(v Value) string {
 	switch v := v.(type) {
 	case nil:
@@ -26,7 +27,8 @@ func (e *evaluation) str(v Value) string {
 	}
 }
 
-// textOf returns v if v is a text.
+// textOf returns v as a Go string if v is a string or a markup. For any other value it returns
+// false.
 func textOf(v Value) (string, bool) {
 	switch v := v.(type) {
 	case string:

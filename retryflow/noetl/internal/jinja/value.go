@@ -14,17 +14,18 @@ type (
 	// markup is a text that Jinja has marked as safe, as tojson does.
 	markup string
 
-	// A list or a dict is a value that an expression made.
+	// A list or a dict was made by the expression itself, as [1, 2] makes a list.
 	list []Value
 	dict map[string]Value
 
-	// A goList contains a Go slice that the program passed in, and a goMap contains such a map. A
-	// member is converted when an expression reads it.
+	// A goList contains a Go slice or array that the program passed in. A goMap contains a Go map with
+	// string keys that the program passed in. A member of a goList or goMap is converted when an
+	// expression reads the member.
 	goList struct{ v reflect.Value }
 	goMap  struct{ v reflect.Value }
 
-	// A goValue contains any other value of the program. An expression can read the exported fields
-	// of a struct.
+	// A goValue contains a value that the program passed in and that none of the other types can hold,
+	// such as a struct or a function. An expression can read the exported fields of a struct.
 	goValue struct{ v reflect.Value }
 
 	// An undefined stands for a missing value.
