@@ -35,8 +35,7 @@ func (l *errorLine) String() string {
 }
 
 // A tally counts errors with the algorithm of Misra and Gries, Finding Repeated Elements (1982). An
-// error that makes up more than 1/(mostErrors+1) of all errors is always counted. No count is too
-// high.
+// error that makes up more than 1/mostErrors of all errors is always counted. No count is too high.
 type tally struct {
 	counts map[string]int // the count of each error, by the text of the error
 	all    int            // how many errors were added
@@ -59,7 +58,7 @@ func (t *tally) add(err error) {
 		}
 		maps.DeleteFunc(t.counts, func(_ string, count int) bool { return count == 0 })
 	}
-	if len(t.counts) == 0 { // every count has become 0, so the new error starts with 1
+	if len(t.counts) == 0 { // all counts fell to 0, so there is room to count the new error
 		t.counts[text] = 1
 	}
 }
