@@ -82,9 +82,10 @@ func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 // columns is the number of steps of the curve that rate returns.
 const columns = 500
 
-// rate returns a curve of the retries per second from 0 to the time `end`, and the largest number
-// of retries in any window of time. A window can end at any time. Many windows end between two
-// points of the curve. The later point shows the most retries in any of these windows.
+// rate returns a curve of the retries per second from 0 to the time `end`. It counts the retries in
+// time windows of the length `window`, and a window can end at any time. A point of the curve shows
+// the fullest window of those that end after the previous point and not after this point. The
+// result `most` is the number of retries in the fullest window of all.
 func (h *herd) rate(end, window time.Duration) (points []point, most int) {
 	first, next := 0, 0 // moments[first:next] are in the window
 	within := func(until time.Duration) int {

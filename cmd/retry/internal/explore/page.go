@@ -46,7 +46,7 @@ type view struct {
 	Ends     []string // the sentences that preview.Ending returns
 	Steps    retry.Plan
 	More     bool // the plan has more steps than the page shows
-	Endless  bool // each client makes too many retries in the outage for a chart
+	Endless  bool // a client makes mostRetries retries or more in the outage, too many for a chart
 	Schedule template.HTML
 	Herd     figure
 

@@ -45,7 +45,7 @@ func readArgo(f *form) {
 // callers warns if this template runs inside another template that is retried, because then the
 // attempts multiply.
 func (f *form) callers() {
-	whole, name := f.b.beside.outermost(), f.textAt(f.b.beside, "name")
+	whole, name := f.b.beside.document(), f.textAt(f.b.beside, "name")
 	templates := f.places(whole, "spec.templates.*")
 	ofCronWorkflow := f.places(whole, "spec.workflowSpec.templates.*")
 	templates = append(templates, ofCronWorkflow...)

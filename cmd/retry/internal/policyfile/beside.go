@@ -23,9 +23,9 @@ const (
 
 // A sibling is a setting next to a block.
 type sibling struct {
-	path   string // a path in the mapping around the block; or, after a /, a path in the document
+	path   string // a path from the mapping around the block; "/..." is a path from the document
 	bounds scope
-	says   string                     // the note about a setting that limits nothing
+	says   string                     // only if bounds is nothing: the note about the setting
 	when   string                     // the only value that gets the note; "" if every value gets it
 	absent func(*Block) time.Duration // returns the default; nil if there is no default
 }
@@ -51,7 +51,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	for _, s := range f.beside {
 		from, path := b.beside, s.path
 		if inner, ok := strings.CutPrefix(path, "/"); ok {
-			if from, path = b.beside.outermost(), inner; from == b.beside && !strings.Contains(path, ".") {
+			if from, path = b.beside.document(), inner; from == b.beside && !strings.Contains(path, ".") {
 				continue // b is directly in the document, so no outer mapping has this setting
 			}
 		}
@@ -68,7 +68,7 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	switch {
 	case b.All == 0 || b.Each < b.All:
 	case f.fillsLong && b.Each == b.All:
-		b.Each = 0 // b.Each may be the default, so lintBounds must not warn of it
+		b.Each = 0 // b.Each only repeats the system's default, so lintBounds must not warn about it
 	case f.ignoresLong:
 		b.tooLong(noEffect, "Envoy ignores it", "less than")
 	case f.refusesLong && b.Each > b.All:

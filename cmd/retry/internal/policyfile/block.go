@@ -25,12 +25,12 @@ type Block struct {
 	beside    *place          // the mapping around the block; nil if there is none
 	dialect   string          // the dialect that the block's place in the file shows; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read
-	absent    string          // what applies because the file lacks the block; "" if the block exists
-	misspelt  bool            // a key is probably misspelled, and the file contains another policy
+	absent    string          // a note on the default if the file lacks this block; "" if it has it
+	misspelt  bool            // a key is probably misspelled; only set if another block is a policy
 	warnings  []warning       // set by Read
-	lines     map[string]int  // set by Read: the lines of the settings next to the block
-	templates map[string]bool // set by Read: the keys with a template whose value is unknown
-	unnoted   []string        // during Read: the keys whose templates need no note
+	lines     map[string]int  // set by Read: for each key next to the block, the line of the key
+	templates map[string]bool // set by Read: the keys whose value is a template without a default
+	unnoted   []string        // used by Read: the keys whose templates get no note; see format.expands
 	terms     *terms          // set by Read: the keys that limit retries; nil for the native form
 }
 
@@ -145,7 +145,8 @@ func (b *Block) noPolicy() *Fault {
 
 // elsewhere returns a fault if b contains a policy, or settings of a system that this package does
 // not read. The fault names the system, or the path to the policy and what to write after -at.
-// elsewhere returns nil if b contains neither, or if b is itself a policy with one wrong key.
+// elsewhere returns nil if b contains neither. It also returns nil if b looks like a policy in the
+// native form with one wrong key, because then the wrong key is the fault to report.
 func (b *Block) elsewhere() error {
 	if b.hasMark() && b.unknown(dialects[0]) == 1 {
 		return nil
@@ -163,9 +164,9 @@ func (b *Block) elsewhere() error {
 	return nil
 }
 
-// Hint returns the path from b to a policy in the native form or in a dialect of the library. It
-// returns "" if b is a policy itself, or if no policy is inside b. If the paths of several policies
-// differ in only one key, Hint writes * for this key.
+// Hint returns the path from b to a policy in the native form or in a dialect of package
+// retrydialect. It returns "" if b is a policy itself, or if no policy is inside b. If the paths of
+// several policies differ in only one key, Hint writes * for this key.
 func (b *Block) Hint() string {
 	inner := b.inner()
 	if len(inner) == 0 {

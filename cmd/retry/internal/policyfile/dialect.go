@@ -18,7 +18,7 @@ const Native = "native"
 type dialect struct {
 	name   string
 	read   func(*yaml.Node, *Block) (retry.Policy, error)
-	format *format  // nil for a dialect of the library
+	format *format  // nil for the native form and for the dialects of package retrydialect
 	all    []string // all keys, including keys of inner mappings such as "backoff.base"
 	keys   []string // the keys of the outer mapping: the keys without a dot
 	terms  *terms   // the keys that limit retries; nil for the native form

@@ -29,7 +29,7 @@ func (f *form) mesh(key, write string, valid func(string) bool, base, most time.
 	isComma := func(r rune) bool { return r == ',' }
 	names := strings.FieldsFunc(take[string](f, key, write, "", nil), isComma)
 	for i := range names {
-		if key == "retry_on" { // only Envoy accepts blanks around a name
+		if key == "retry_on" { // Envoy accepts blanks around a name, and Istio does not
 			names[i] = strings.TrimSpace(names[i])
 		}
 	}
@@ -85,9 +85,9 @@ func readEnvoy(f *form) {
 		"rate_limited_retry_back_off")
 }
 
-// finalTimeout warns if Envoy does not retry an attempt that its own timeout has ended. For Envoy,
-// such an attempt ends with a reset. Only the conditions 5xx, gateway-error and reset include a
-// reset.
+// finalTimeout warns if Envoy does not retry an attempt that is ended by the timeout of this
+// attempt. The parameter `key` is the key of this timeout. For Envoy, such an attempt ends with a
+// reset. Only the conditions 5xx, gateway-error and reset include a reset.
 func (f *form) finalTimeout(key string) {
 	hedges, _ := f.b.beside.get(snake, "hedge_policy", "hedge_on_per_try_timeout")
 	hedged := hedges.value != nil && hedges.value.Value == "true"
@@ -121,8 +121,8 @@ const grpcTimeout = "a gRPC request has its own timeout, which replaces the time
 // A concurrency contains the keys with which Envoy limits how many retries run at the same time.
 type concurrency struct {
 	budget, percent, least string  // the keys of a budget, which is a share of the active requests
-	most                   string  // the key for the largest number of retries, if there is no budget
-	missing                float64 // the default number of retries; 0 is no limit
+	most                   string  // the key that limits the retries at once, if no budget does
+	missing                float64 // the limit if the key `most` is not set; 0 means no limit
 }
 
 var (
@@ -174,7 +174,7 @@ func (f *form) clusters() {
 	names := append(f.textsAt(route, "cluster"),
 		f.textsAt(route, "weighted_clusters.clusters.*.name")...)
 	priority := func(p *place) string { return cmp.Or(f.textAt(p, "priority"), "DEFAULT") }
-	for _, cluster := range f.places(route.outermost(), "static_resources.clusters.*") {
+	for _, cluster := range f.places(route.document(), "static_resources.clusters.*") {
 		name := f.textAt(cluster, "name")
 		if !slices.Contains(names, name) {
 			continue

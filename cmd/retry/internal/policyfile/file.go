@@ -1,24 +1,27 @@
 // Package policyfile finds retry policies in YAML and JSON files. It reads policies in the native
-// form of the library, in its dialects and in the settings of other systems, and finds the line of
-// each fault.
+// form of the library, in the dialects of package retrydialect and in the settings of other
+// systems, and finds the line of each fault.
 //
-// Settings of another system are read in the file with the name of the system. These are the other
-// files:
+// The Go code that reads the settings of another system is in the source file with the name of the
+// system, such as envoy.go. A block is a part of a YAML or JSON file that contains a policy. These
+// are the other source files:
 //
 //   - file.go parses a file. json.go converts JSON to YAML nodes and back. texts.go parses
 //     documents that are texts in another document, as in a ConfigMap. check.go refuses duplicate
-//     keys and too many merged keys, and size.go refuses what is too large.
-//   - search.go finds blocks at a path or at the usual places. recognize.go finds out to which
-//     dialect or system a block belongs.
+//     keys and too many merged keys, and size.go refuses a file or a block that is too large.
+//   - search.go finds blocks: at a path, or at the places where files usually have them.
+//     recognize.go finds out to which dialect or system a block belongs.
 //   - block.go reads the policy in a block. fault.go describes faults and finds their lines, and
-//     lint.go warns of settings that are valid but probably mistakes.
-//   - dialect.go lists the dialects of the library. format.go lists the formats of other systems.
-//     form.go has the type form, with which the files of the systems read values.
+//     lint.go warns about settings that are valid but probably mistakes.
+//   - dialect.go lists the dialects: the native form, the dialects of package retrydialect, and the
+//     formats of other systems, which are in format.go. form.go has the type form. The source files
+//     of the other systems use it to read values.
 //   - settings.go takes keys from a mapping, duration.go reads durations, beside.go reads settings
 //     next to a block, and templates.go replaces templates by their defaults.
-//   - nodes.go walks through YAML nodes. place.go has a mapping with the mappings around it.
-//     spelling.go compares spellings of keys, and finds misspelled keys.
-//   - system.go reads the systems of services that are simulated.
+//   - nodes.go walks through YAML nodes. place.go has the type place, which is a mapping with a
+//     pointer to the mapping around it. spelling.go compares spellings of keys, and finds
+//     misspelled keys.
+//   - system.go reads the systems of services for the command retry simulate.
 package policyfile
 
 import (

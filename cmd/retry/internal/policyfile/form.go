@@ -79,7 +79,7 @@ func (f *form) policy() retry.Policy {
 	switch {
 	case reached || f.factor < 1 && len(list) == f.attempts-1:
 		p.Backoff = list
-	case list == nil: // the list is empty because another key has a fault
+	case list == nil: // f.attempts is 0, because the limit is missing, wrong or an unknown template
 	case f.factor < 1:
 		f.fault("multiplier", f.factor,
 			"1 or more, because a policy cannot express delays that become shorter")
@@ -99,8 +99,9 @@ func (f *form) policy() retry.Policy {
 	return p
 }
 
-// skip removes keys that a policy cannot express from the settings. For each of these keys that is
-// set, skip adds the note. If note is "", skip adds nothing.
+// skip removes from the settings the parameter `keys`, which are keys that a policy cannot express.
+// For each of these keys that is set, skip adds the parameter `note` as a note. If `note` is "",
+// skip adds no note.
 func (f *form) skip(note string, keys ...string) {
 	for _, key := range keys {
 		v := take[json.RawMessage](f, key, "", nil, nil)
@@ -121,7 +122,7 @@ func (f *form) isSet(key string) bool {
 
 // take removes a key from the settings and returns its value. If the key is not set, take returns
 // fallback, the default of the system. If the value is wrong, take adds a finding, which ends with
-// the hint.
+// the parameter `hint`.
 func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 	var v T
 	value, ok := f.pull(key)
@@ -210,8 +211,8 @@ func (f *form) retries(name string) bool {
 	return slices.Contains(strings.Split(f.retryOn, ","), name)
 }
 
-// places returns the places to which a path leads from p. In the path, * stands for each element of
-// a list.
+// places follows a path that starts at the mapping p, and returns the places at its end. In the
+// path, * stands for each element of a list.
 func (f *form) places(p *place, path string) []*place {
 	found := []*place{p}
 	list, _, _ := strings.Cut(path, ".*")
@@ -232,7 +233,7 @@ func (f *form) places(p *place, path string) []*place {
 	return found
 }
 
-// textsAt returns the texts to which a path leads from p.
+// textsAt follows a path as [form.places] does, and returns the scalars at its end as texts.
 func (f *form) textsAt(p *place, path string) (all []string) {
 	for _, at := range f.places(p, path) {
 		all = append(all, at.node.Value)
@@ -240,12 +241,12 @@ func (f *form) textsAt(p *place, path string) (all []string) {
 	return all
 }
 
-// textAt returns the text to which a path without * leads from p. It returns "" if there is no such
-// text.
+// textAt follows a path without *, which starts at the mapping p, and returns the scalar at its end
+// as text. It returns "" if there is no such scalar.
 func (f *form) textAt(p *place, path string) string { return strings.Join(f.textsAt(p, path), "") }
 
-// amount returns the number to which a path leads from p. It returns fallback if there is no
-// number.
+// amount follows a path that starts at the mapping p, and returns the number at its end. It returns
+// the parameter `fallback` if there is no number.
 func (f *form) amount(p *place, path string, fallback float64) float64 {
 	for _, at := range f.places(p, path) {
 		var n float64

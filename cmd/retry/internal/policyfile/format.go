@@ -19,7 +19,7 @@ type format struct {
 	certain              bool     // whether the place in a file is enough to recognize the format
 	beside               []sibling
 	attemptLimit         string   // the key of the timeout of an attempt; "" if there is none
-	expands              []string // the keys in whose values the system expands templates
+	expands              []string // the keys whose templates the system expands itself
 
 	ignoresLong bool // the system ignores an attempt's timeout that is not below the total timeout
 	refusesLong bool // the system refuses an attempt's timeout above the timeout of all attempts
@@ -213,7 +213,7 @@ func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 	read := *b
 	read.original, read.unnoted = node, s.expands
 	if read.node = read.expanded(node, ""); read.node == nil {
-		read.node = node // the node is a template, and the finding shows this template
+		read.node = node // the whole node is an unknown template, which the finding below quotes
 	}
 	defer func() { b.Notes, b.warnings = read.Notes, read.warnings }()
 	in, err := settingsOf(read.node, s.plain, s.example)

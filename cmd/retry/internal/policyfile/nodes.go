@@ -13,8 +13,11 @@ type entry struct {
 	key   string
 	line  int
 	value *yaml.Node
-	under string // set by walk: `key`; for an element of a list, the key of the list
-	in    *place // set by walk: the mapping that contains the key `under`
+
+	// The function walk sets these fields. For a key of a mapping, `under` is the same as `key`. For
+	// an element of a list, `under` is the key whose value is the list.
+	under string
+	in    *place // the mapping that contains the key `under`
 }
 
 // entries returns the entries of a mapping or a sequence. In a mapping, the keys that << merges
@@ -39,7 +42,8 @@ func eachEntry(node *yaml.Node) iter.Seq[entry] {
 	}
 }
 
-// firstEntry returns the first entry of a mapping or a sequence for which fits returns true.
+// firstEntry returns the first entry of a mapping or a sequence for which the function `fits`
+// returns true.
 func firstEntry(node *yaml.Node, fits func(entry) bool) (e entry, ok bool) {
 	for e := range eachEntry(node) {
 		if fits(e) {
@@ -49,7 +53,8 @@ func firstEntry(node *yaml.Node, fits func(entry) bool) (e entry, ok bool) {
 	return entry{}, false
 }
 
-// anyEntry reports whether fits returns true for at least one entry of a mapping or a sequence.
+// anyEntry reports whether the function `fits` returns true for at least one entry of a mapping or
+// a sequence.
 func anyEntry(node *yaml.Node, fits func(entry) bool) bool {
 	_, ok := firstEntry(node, fits)
 	return ok

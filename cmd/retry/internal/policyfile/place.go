@@ -10,7 +10,7 @@ import (
 // A place is a mapping in a file, with a pointer to the mapping around it.
 type place struct {
 	node     *yaml.Node
-	key      string // the key of the outer mapping that contains this mapping, directly or in lists
+	key      string // the key in the outer mapping whose value is this mapping, or a list with it
 	up       *place // the outer mapping; nil if there is none
 	depth    int    // the number of keys that lead to the mapping
 	resource bool   // the mapping is a resource of Kubernetes
@@ -33,9 +33,10 @@ func isResource(node *yaml.Node) bool {
 	return found == 2
 }
 
-// outermost returns the document that contains p. The document is the whole document in the file,
-// or a resource of Kubernetes in a list or in another resource.
-func (p *place) outermost() *place {
+// document returns the innermost resource of Kubernetes that contains p, or that is p itself. If
+// there is no such resource, it returns the root of the YAML document. A resource can be in a list
+// or in another resource, so it is not always the root.
+func (p *place) document() *place {
 	for p != nil && p.up != nil && !p.resource {
 		p = p.up
 	}
@@ -61,8 +62,10 @@ func (p *place) get(plain func(string) string, keys ...string) (found entry, ok 
 	return found, true
 }
 
-// hasKeys reports whether a mapping has the required keys. The text `required` lists conditions
-// such as "a|b c=d e!=0", as the field `has` of a shape does.
+// hasKeys reports whether a mapping meets all conditions in the text `required`. Blanks separate
+// the conditions. "a|b" requires the key a or the key b, "c=d" requires the key c with the value d,
+// and "e!=0" requires the key e with a value other than 0. Dots in a key are a path: "a.b" is the
+// key b in the value of a.
 func (p *place) hasKeys(required string, plain func(string) string) bool {
 	for one := range strings.FieldsSeq(required) {
 		if !slices.ContainsFunc(strings.Split(one, "|"), func(key string) bool {
@@ -77,7 +80,8 @@ func (p *place) hasKeys(required string, plain func(string) string) bool {
 	return true
 }
 
-// isOf reports whether a document has the group and one of the kinds of a shape.
+// isOf reports whether a document has the API group of the shape s and one of its kinds. It returns
+// true for every document if s has no API group.
 func (p *place) isOf(s *shape) bool {
 	if s.group == "" {
 		return true

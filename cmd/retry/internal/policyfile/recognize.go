@@ -9,8 +9,8 @@ import (
 )
 
 // A shape describes a place in the documents of a system where the system has its settings for
-// retries. The name of a key cannot identify a system, because other systems use the same name, and
-// a JSON Schema can contain any name.
+// retries. The name of a key alone does not identify a system. Other systems use the same name, and
+// a file with a JSON Schema can contain any name as the name of a property.
 type shape struct {
 	system string // the name of a dialect, or the title of a system without a dialect
 	group  string // the API group of the resource; "" if the document may be any document
@@ -22,7 +22,8 @@ type shape struct {
 	has string
 }
 
-// These constants are parts of several shapes.
+// These constants are values of the fields of shapes: configPatches begins the path, argoKinds are
+// the kinds, and temporalTimeouts and temporalBlock are conditions for the field `has`.
 const (
 	configPatches    = "spec/configPatches/**/"
 	argoKinds        = "Workflow WorkflowTemplate ClusterWorkflowTemplate CronWorkflow"
@@ -75,8 +76,8 @@ var shapes = slices.Concat([]shape{
 		{"Spring", "", "", "spring/**/retry", ""},
 	})
 
-// job returns the patterns that recognize a setting in a Kubernetes Job, or in a resource that
-// makes Jobs, such as a CronJob.
+// job returns the shapes of a setting in a Kubernetes Job, and in the resources that make Jobs,
+// such as a CronJob.
 func job(system, setting, has string) (all []shape) {
 	for _, in := range []shape{
 		{"", "batch", "Job", "spec/", ""},
@@ -108,8 +109,8 @@ func init() {
 }
 
 // recognize returns the index of the shape that fits an entry. It returns -1 if no shape fits. The
-// path leads from a node, such as the root of the file, to the entry. The field depth of each place
-// must be counted from this node too.
+// path leads from a node, such as the root of the file, to the entry. In e.in and in each place
+// around it, the field depth must be the number of keys from the same node.
 func recognize(path []string, e entry) int {
 	if e.in == nil || len(e.under) > longestKey {
 		return -1
@@ -118,7 +119,7 @@ func recognize(path []string, e entry) int {
 	if len(candidates) == 0 || e.in.inSchema() {
 		return -1
 	}
-	root := e.in.outermost()
+	root := e.in.document()
 	for _, i := range candidates {
 		s := &shapes[i]
 		if plain := plainOf(s.system); root.isOf(s) && e.in.hasKeys(s.has, plain) &&
@@ -143,8 +144,8 @@ func matches(pattern, path []string, plain func(string) string) bool {
 	return equal && matches(pattern[1:], path[1:], plain)
 }
 
-// dialectOf returns the dialect to which the place of an entry in its document belongs. It returns
-// "" if there is no such dialect.
+// dialectOf returns the name of the dialect that has its settings at the place where an entry is in
+// its document. It returns "" if no dialect has its settings there.
 func dialectOf(path []string, e entry) string {
 	if i := recognize(path, e); i >= 0 && resolved(e.value).Kind == yaml.MappingNode {
 		return readable(shapes[i].system)
@@ -152,17 +153,18 @@ func dialectOf(path []string, e entry) string {
 	return ""
 }
 
-// dialectAt returns the dialect of the settings in the value of e. The user has named the path of
-// e. If the place of e in the document does not show the dialect, dialectAt compares the keys. A
-// dialect fits if its settings are usually the value of a key with the name of e, and if the value
-// of e has a key that is typical of the dialect. dialectAt returns "" if no dialect fits, or more
-// than one.
+// dialectAt returns the name of the dialect of the settings in the value of the entry e. The user
+// has written the path to e. If the place of e in the document does not show the dialect, dialectAt
+// compares keys. A dialect fits if its settings are usually the value of a key named e.under, such
+// as retryPolicy for Temporal. The settings must also contain a key that is typical of the dialect,
+// except for a dialect that is certain from its place. dialectAt returns "" if no dialect fits, or
+// more than one.
 func dialectAt(path []string, e entry) (dialect string) {
 	node := e.value
 	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
 		return ""
 	}
-	root := e.in.outermost()
+	root := e.in.document()
 	if dialect = dialectOf(path, e); dialect != "" || root != nil && root.resource {
 		return dialect
 	}
@@ -196,7 +198,8 @@ func wholeDialect(document *place) string {
 	return ""
 }
 
-// readable returns the name of a system if it is a dialect. For any other system it returns "".
+// readable returns the parameter `system` if it is the name of a format, because then the settings
+// of the system can be read. For any other system it returns "".
 func readable(system string) string {
 	if slices.ContainsFunc(formats, func(f format) bool { return f.name == system }) {
 		return system
@@ -204,8 +207,8 @@ func readable(system string) string {
 	return ""
 }
 
-// Unread returns a note if b contains a setting of a system that this package does not read.
-// Otherwise it returns nil.
+// Unread returns a note if b contains a setting of a system whose settings this package does not
+// read. Otherwise it returns nil.
 func (b *Block) Unread() (note *Fault) {
 	first := len(shapes)
 	walk(b.node, func(path []string, e entry) bool {
@@ -254,9 +257,10 @@ var unread = map[string]string{
 		"Boot 4, does not",
 }
 
-// isOwn reports whether a mapping is in the native form or in a dialect of the library. All keys of
-// such a mapping belong to one form. A key that looks like a misspelled key of the native form is
-// accepted too. A mapping with a backoff of the native form also counts.
+// isOwn reports whether a mapping is in the native form or in a dialect of package retrydialect.
+// All keys of such a mapping belong to one form. A key that looks like a misspelled key of the
+// native form is accepted too. isOwn is also true for a mapping with a backoff of the native form,
+// whatever the other keys of the mapping are.
 func isOwn(node *yaml.Node) bool {
 	if node.Kind != yaml.MappingNode || len(node.Content) > 2*mostKeys {
 		return false
@@ -303,7 +307,7 @@ func (b *Block) hasMark() bool {
 }
 
 // Known reports whether b is certainly a policy. Such a block is in the native form, in a dialect
-// of the library, or in the place where a document of another system has its settings.
+// of package retrydialect, or at the place where a document of another system has its settings.
 func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.node) }
 
 func isKnown(b Block) bool { return b.Known() }
@@ -320,9 +324,9 @@ func (b *Block) writtenAsNative() bool {
 // text has a key of a policy and is not a template.
 func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
 
-// shows reports whether a mapping has a key that is typical of the dialect. In a dialect of the
-// library, each key is typical. shows returns false if the mapping has more keys than a policy can
-// have.
+// shows reports whether a mapping has a key that is typical of the dialect. In the native form and
+// in the dialects of package retrydialect, each key is typical. shows returns false if the mapping
+// has more keys than a policy can have.
 func (d *dialect) shows(node *yaml.Node) bool {
 	if len(node.Content) > 2*mostKeys {
 		return false

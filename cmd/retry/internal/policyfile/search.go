@@ -22,7 +22,8 @@ var usualKeys = []string{"retry", "work_config"}
 //  1. the values of the keys retry and work_config that are policies
 //  2. the whole document, if it is a policy
 //  3. all settings that certainly belong to another system
-//  4. the values of the keys retry and work_config, and the whole document
+//  4. the values of the keys retry and work_config, and the whole document, although they are not
+//     policies: reading such a block reports what is wrong with it
 func (f *File) Find(at string) (blocks []Block) {
 	several := len(f.documents) > 1
 	for i, document := range f.documents {
@@ -142,7 +143,7 @@ func (s *search) document(document *yaml.Node, path []string) {
 	}
 }
 
-// usual appends the blocks of a document at the usual places.
+// usual finds the blocks at the usual places of a document, and appends them to s.blocks.
 func (s *search) usual(document *yaml.Node, path []string) {
 	first := len(s.blocks)
 	for _, key := range usualKeys {
@@ -183,8 +184,9 @@ func (s *search) usual(document *yaml.Node, path []string) {
 	})
 }
 
-// absent appends a block for settings that an entry lacks, if the system of the entry retries by
-// default.
+// absent appends a block to s.blocks if the settings for retries are left out in an entry, such as
+// a route of Istio or an exporter of OpenTelemetry, and if its system retries by default. The block
+// stands for the default settings.
 func (s *search) absent(below []string, e entry, path []string) {
 	add := func(line int, in *place, key, settings, dialect, why string) {
 		var node yaml.Node
@@ -194,7 +196,9 @@ func (s *search) absent(below []string, e entry, path []string) {
 		s.blocks[len(s.blocks)-1].absent = why
 	}
 	value := resolved(e.value)
-	shown := func(key string) bool { // whether a block at this key would belong to a system
+	// lacks reports whether the entry has no such key, but settings under this key would be the
+	// settings of a dialect.
+	lacks := func(key string) bool {
 		in := newPlace(value, e.under, e.in, below)
 		return value.Kind == yaml.MappingNode && !hasKey(value, key) &&
 			dialectOf(append(slices.Clone(below), key),
@@ -202,7 +206,7 @@ func (s *search) absent(below []string, e entry, path []string) {
 	}
 	name, _, _ := strings.Cut(e.key, "/")
 	switch {
-	case e.under == "http" && hasKey(value, "route") && shown("retries"):
+	case e.under == "http" && hasKey(value, "route") && lacks("retries"):
 		add(value.Line, newPlace(value, e.under, e.in, below), "retries", "{attempts: 2}", "istio",
 			"retries: it is left out, and Istio retries twice, on "+istioDefault)
 	case e.in != nil && e.in.key == "exporters" &&
@@ -216,9 +220,10 @@ func (s *search) absent(below []string, e entry, path []string) {
 	}
 }
 
-// find follows path from a node, and appends the blocks to which the path leads. walked is the path
-// from the document to the node. The parameter `beside` is the mapping around the node, and `under`
-// is the key of this mapping that contains the node, directly or in lists.
+// find follows the parameter `path` from a node, and appends to s.blocks the blocks to which the
+// path leads. The parameter `walked` is the path from the document to the node. The parameter
+// `beside` is the innermost mapping around the node. The parameter `under` is the key in this
+// mapping whose value is the node, or is a list that contains the node.
 func (s *search) find(node *yaml.Node, beside *place, under string, walked, path []string) {
 	inner := node.Kind == yaml.DocumentNode
 	if node = resolved(node); inner {

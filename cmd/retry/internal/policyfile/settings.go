@@ -26,8 +26,8 @@ type settings struct {
 	plain  func(key string) string // returns the same text for all spellings of a key
 	path   string                  // findings write it before a key, such as "backoff."
 	values map[string]json.RawMessage
-	keys   []string  // the keys that were removed so far
-	listed *[]string // the paths of all keys that were removed so far, also from inner mappings
+	keys   []string  // the keys for which pull was called so far: the known keys of the mapping
+	listed *[]string // the paths of the known keys of the outer mapping and of all inner mappings
 	wrong  *invalid
 }
 
@@ -90,8 +90,8 @@ func (s *settings) fault(key string, value any, write string) {
 	s.wrong.add("invalid_value", s.path+key, "%s is %v: write %s", texts...)
 }
 
-// pull removes a key and returns its value. ok is false if there is no such key, or if the value is
-// null.
+// pull removes a key from the mapping and returns its value. ok is false if the mapping has no such
+// key, or if the value is null.
 func (s *settings) pull(key string) (value json.RawMessage, ok bool) {
 	s.keys = append(s.keys, key)
 	*s.listed = append(*s.listed, s.path+key)

@@ -16,7 +16,9 @@ const (
 
 	mostSystemNodes = 200_000 // limit on the nodes of a system
 
-	mostFileNodes = 250_000 // limit on the nodes of all documents of a file, and of documents in texts
+	// mostFileNodes is the limit on the nodes of all documents of a file together. If a text in the
+	// file is a YAML document, as in a ConfigMap, the nodes of this document count too.
+	mostFileNodes = 250_000
 
 	// The YAML library creates all nodes of a document before they can be counted, and a node takes at
 	// least 200 bytes. So countStarts first counts the places in the text where a node may start.
@@ -45,7 +47,7 @@ func countStarts(data []byte, limit int) (n, line int) {
 			n += 3
 		case '\n', '\r', 0x85, 0xa8, 0xa9: // from 0x85 on: the last bytes of other line breaks in UTF-8
 			n++
-		case '(', ')': // in UTF-16, a byte of the line break U+2028 or U+2029
+		case '(', ')': // 0x28 and 0x29: in UTF-16, the low bytes of the line breaks U+2028 and U+2029
 			if wide {
 				n++
 			}

@@ -116,7 +116,7 @@ func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	return nil
 }
 
-// attempts says how many attempts a call of a service has.
+// attempts says how many attempts a service makes for its call e to another service.
 func attempts(e retrysim.Edge) string {
 	if n := e.Policy.EffectiveMax(); n > 0 {
 		return fmt.Sprintf("%d attempts", n)

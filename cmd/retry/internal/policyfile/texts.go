@@ -7,7 +7,7 @@ import (
 )
 
 // parseTexts parses the texts in a resource of Kubernetes that are documents themselves, such as
-// the configuration of a collector in a ConfigMap. It replaces the node of each such text by a
+// the configuration of a collector in a ConfigMap. It replaces the node of each such text with a
 // document node.
 func (f *File) parseTexts(resource *yaml.Node) {
 	in := &place{node: resolved(resource)}
@@ -29,13 +29,15 @@ func (f *File) parseTexts(resource *yaml.Node) {
 	}
 }
 
-// holders maps a kind of resource to the path of its texts that may contain documents.
+// holders maps a kind of resource, such as ConfigMap, to the path of its texts. Each of these texts
+// may be a YAML document.
 var holders = map[string]string{
 	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
 }
 
-// parseText replaces the node of a text by a document node if the text is a document with one
-// mapping. If the text is something else, or has a fault, the node is unchanged.
+// parseText parses the text in a scalar node as YAML. If the text is one document that consists of
+// a mapping, parseText replaces the scalar node with a node of this document. If the text is
+// something else, or has a fault, the node is unchanged.
 func (f *File) parseText(node *yaml.Node) {
 	inner := &File{Name: f.Name, nodes: f.nodes}
 	documents, fault := inner.parseYAML([]byte(node.Value))
@@ -54,8 +56,8 @@ func (f *File) parseText(node *yaml.Node) {
 }
 
 // moveLines sets the line of each node of a document that is a text in a file. The text starts at
-// the line first. If perLine is 1, each line of the text is a line of the file. If perLine is 0,
-// the text is on one line, and this is the line of all nodes.
+// the line `first` of the file. If `perLine` is 1, each line of the text is a line of the file. If
+// `perLine` is 0, the whole text is on the line `first`, and this is the line of all nodes.
 func moveLines(node *yaml.Node, first, perLine int) {
 	node.Line = first + perLine*node.Line
 	for _, inner := range node.Content {

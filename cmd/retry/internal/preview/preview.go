@@ -15,7 +15,8 @@ import (
 
 // Text describes a policy with a summary in one line, a table of its first retries, and the
 // sentences of [Ending]. If retries is negative, the table has all retries that [retry.Policy.Plan]
-// returns. The bounds b contain the timeouts that the file sets in p and next to p.
+// returns. The bounds b contain the timeouts of the policy file: those in the policy p itself, and
+// those in settings next to the policy.
 func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	summary := p.String()
 	p.AttemptTimeout = b.Each

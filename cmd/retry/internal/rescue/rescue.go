@@ -20,8 +20,8 @@ type Rescue struct {
 	Change  string           `json:"change"` // such as "db: queue: 240"; "; " joins two changes
 	Verdict retrysim.Verdict `json:"verdict"`
 	Lost    int              `json:"lost"`         // the calls that are lost in the changed system
-	Margin  float64          `json:"margin"`       // the Margin in the answer about the changed system
-	Share   float64          `json:"margin_share"` // the MarginShare in that answer
+	Margin  float64          `json:"margin"`       // the Margin of the changed system
+	Share   float64          `json:"margin_share"` // the MarginShare of the changed system
 
 	edits []func(name string, v *retrysim.Service)
 }
@@ -37,7 +37,8 @@ func Of(a retrysim.Answer) Rescue {
 const mostPaired = 6
 
 // Find tries the changes that people usually make to the system s. The parameter a is the answer
-// about s, from the same number of runs.
+// about the unchanged s. It must come from as many runs as the parameter `runs` says, because Find
+// makes this number of runs for each change.
 //
 // Find returns the changes that help. A change helps if the verdict becomes better, or if at least
 // a tenth fewer calls are lost. Find also returns each pair of these changes that helps more than
@@ -76,7 +77,9 @@ func Find(
 	for i, r := range best {
 		for _, q := range best[:i] {
 			if strings.Contains(r.Change, ": budget") && strings.Contains(q.Change, ": budget") {
-				total-- // do not try two budgets: a single change adds a budget to each call
+				// Both changes add a budget. Do not try this pair, because the change "each call:
+				// budget" already adds a budget to every call that has retries.
+				total--
 				continue
 			}
 			pair := Rescue{
@@ -142,7 +145,7 @@ func changes(s retrysim.System) []Rescue {
 			c.changeCall(name, i, e)
 		}
 	}
-	if c.layers > 1 {
+	if c.retried > 1 {
 		c.add("", "each call", "budget", targetBudget, func(v *retrysim.Service) {
 			for i := range v.Calls {
 				addBudget(&v.Calls[i].Policy)
@@ -155,19 +158,20 @@ func changes(s retrysim.System) []Rescue {
 	return c.all
 }
 
-// targetBudget is how the text of a change describes the Budget of [preview.TargetBudget].
+// targetBudget is the text for the Budget of [preview.TargetBudget] in Rescue.Change, as in "each
+// call: budget: the default of a target".
 const targetBudget = "the default of a target"
 
 // A changer collects changes of a system.
 type changer struct {
 	all      []Rescue
 	patience map[string]time.Duration // the shortest timeout among the callers of each service
-	layers   int                      // how many calls are retried
+	retried  int                      // how many calls between services have retries
 }
 
-// add adds a change of a service. If service is "", the change is for all services. The text of the
-// change consists of the parameters `at`, key and value. In "web -> db: max_attempts: 3", `at` is
-// "web -> db".
+// add adds to c.all a change of a service. If the parameter `service` is "", the change is for all
+// services. The text of the change consists of the parameters `at`, `key` and `value`. In "web ->
+// db: max_attempts: 3", `at` is "web -> db".
 func (c *changer) add(service, at, key, value string, edit func(v *retrysim.Service)) {
 	edits := []func(string, *retrysim.Service){func(name string, v *retrysim.Service) {
 		if service == "" || name == service {
@@ -177,7 +181,8 @@ func (c *changer) add(service, at, key, value string, edit func(v *retrysim.Serv
 	c.all = append(c.all, Rescue{Change: at + ": " + key + ": " + value, edits: edits})
 }
 
-// changeCall adds the changes of the call e. The index of e among the calls of the service is i.
+// changeCall adds to c.all the changes that can be made to e, a call that the service `name` makes.
+// The index of e among the calls of this service is i.
 func (c *changer) changeCall(name string, i int, e retrysim.Edge) {
 	policy := func(key, value string, edit func(p *retry.Policy)) {
 		c.add(name, name+" -> "+e.To, key, value, func(v *retrysim.Service) {
@@ -192,7 +197,7 @@ func (c *changer) changeCall(name string, i int, e retrysim.Edge) {
 	if limit == 1 {
 		return
 	}
-	if c.layers++; limit < 0 {
+	if c.retried++; limit < 0 {
 		limit = 4
 	}
 	policy("max_attempts", strconv.Itoa(limit-1), func(p *retry.Policy) { p.AttemptCap = limit - 1 })
@@ -211,17 +216,17 @@ func (c *changer) changeCall(name string, i int, e retrysim.Edge) {
 	}
 }
 
-// changeService adds changes to the list of possible changes: changes of the keys lend, queue and
-// cancel of a service.
+// changeService adds to c.all the changes that can be made to the keys lend, queue and cancel of a
+// service.
 func (c *changer) changeService(name string, v retrysim.Service) {
-	if c.layers > 1 && v.Rate > 0 && v.Lend == 0 {
+	if c.retried > 1 && v.Rate > 0 && v.Lend == 0 {
 		c.add(name, name, "lend", "1", func(v *retrysim.Service) { v.Lend = 1 })
 	}
 	if v.Workers == 0 || v.Work == 0 {
 		return
 	}
-	// If a request waits in the queue for more than 80 % of its caller's timeout, its response comes
-	// too late.
+	// Limit the queue so that a request waits in it for at most 80 % of its caller's timeout. The
+	// other 20 % are for the work on the request.
 	queue := int(0.8 * c.patience[name].Seconds() / v.Work.Seconds() * float64(v.Workers))
 	if queue > 0 && (v.Queue == 0 || v.Queue > queue) {
 		c.add(name, name, "queue", strconv.Itoa(queue), func(v *retrysim.Service) { v.Queue = queue })

@@ -39,7 +39,7 @@ func Texts(values []any) []any {
 	return values
 }
 
-// Add returns a + b. Neither a nor b may be negative.
+// Add returns a + b, or [Max] if the sum overflows. Neither a nor b may be negative.
 func Add(a, b time.Duration) time.Duration {
 	if a > Max-b {
 		return Max
@@ -47,7 +47,7 @@ func Add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// Mul returns n * d. The duration d must not be negative.
+// Mul returns n * d, or [Max] if the product overflows. The duration d must not be negative.
 func Mul(n uint64, d time.Duration) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(d))
 	if hi > 0 || lo > math.MaxInt64 {
@@ -56,8 +56,9 @@ func Mul(n uint64, d time.Duration) time.Duration {
 	return time.Duration(lo)
 }
 
-// Float returns f nanoseconds, rounded toward zero. It returns 0 if f is negative or NaN. A
-// conversion in Go is not enough, because its result depends on the processor if f is out of range.
+// Float returns f nanoseconds, rounded toward zero. It returns [Max] if f is too large for a
+// duration. It returns 0 if f is negative or NaN. A conversion in Go is not enough, because its
+// result depends on the processor if f is out of range.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:
