@@ -36,8 +36,9 @@ type difference struct {
 }
 
 func newComparison(p retry.Policy) *comparison {
-	// A program may set Policy.Wait, which can end waits early. A policy in a file has no Wait. With a
-	// Wait, an early retry is not a difference.
+	// A program may set Policy.Wait, which can end waits early. A policy in a file has no Wait, so
+	// this function sets one. Then a retry that starts earlier than the policy says is not a
+	// difference.
 	p.Wait = func(context.Context, time.Duration) (time.Duration, error) { return 0, nil }
 	return &comparison{policy: p, Differs: []difference{}, calls: map[string]int{}}
 }

@@ -49,8 +49,8 @@ line of each file must be the oldest.
 With -policy, explain compares every decision in the log with the policy in a
 file. It prints only the calls that differ from the policy. The exit status is 1
 if a call differs, if no call can be compared, or if an event is unreadable or
-out of order. A call also differs if only its limit on attempts is not the limit
-of the policy, even if its first attempt succeeded.
+out of order. A call whose limit on attempts is not the limit of the policy
+differs too, even if its first attempt succeeded.
 
 A call is "skipped" if the log lacks its start or its end. It is also skipped if
 a retry.Class or a pipeline decided its retries, because the file of the policy
@@ -197,13 +197,13 @@ func (x *explanation) read(names []string) error {
 		return err
 	}
 	if x.sum.Calls == 0 && (x.sum.comparison == nil || x.sum.Bad == 0) {
-		return &policyfile.Fault{File: first, Line: 1, Text: x.nothing()}
+		return &policyfile.Fault{File: first, Line: 1, Text: x.whyNone()}
 	}
 	return nil
 }
 
-// nothing returns the reason why no call of the log is selected.
-func (x *explanation) nothing() string {
+// whyNone returns the reason why the flags select no call of the log.
+func (x *explanation) whyNone() string {
 	if x.sum.Events > 0 {
 		return "no call has the key, the source and the time that the flags select"
 	}
@@ -219,7 +219,7 @@ func (x *explanation) nothing() string {
 // writeSummary writes the counts of the calls.
 func (x *explanation) writeSummary() {
 	if x.json {
-		numbers, _ := json.Marshal(&x.sum) // texts and numbers can always be encoded
+		numbers, _ := json.Marshal(&x.sum) // cannot fail: x.sum has only texts and finite numbers
 		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
 		return
 	}
@@ -246,7 +246,7 @@ func asJSON(t *logs.Trace) []byte {
 	if len(failures) > 0 && t.Reason != retry.ReasonSuccess {
 		failure = failures[len(failures)-1].Error()
 	}
-	data, _ := json.Marshal(struct { // texts and numbers can always be encoded
+	data, _ := json.Marshal(struct { // cannot fail: all fields are texts and whole numbers
 		Source   string       `json:"source,omitempty"`
 		Key      string       `json:"key,omitempty"`
 		File     string       `json:"file"`

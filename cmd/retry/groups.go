@@ -23,8 +23,9 @@ type group struct {
 	Most     int    `json:"greatest_max"`     // the greatest limit on attempts; -1: unlimited
 	Differ   int    `json:"differ,omitempty"` // calls that differ from the policy
 
-	// Commonest is the most frequent error. In the group of a source, every failed attempt counts. In
-	// the group of a reason, only the last error of each call counts.
+	// Commonest is the most frequent error. If the group contains the calls from the same source,
+	// Commonest counts the error of every failed attempt. If the group contains the calls that stopped
+	// for the same reason, Commonest counts only the last error of each call.
 	Commonest *errorLine `json:"commonest,omitempty"`
 
 	errors tally

@@ -83,7 +83,7 @@ func (h *histogram) count(second int64, gaveUp, retries int) {
 	h.bars[second].Retries += retries
 }
 
-// start returns the first second of the bar to which a second belongs.
+// start returns the first second of the bar that contains the parameter `second`.
 func (h *histogram) start(second int64) int64 {
 	width := widths[h.width].seconds
 	return second - (second%width+width)%width

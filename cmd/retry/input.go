@@ -79,15 +79,16 @@ func onlyFile(s *streams, args []string) (string, error) {
 	case len(args) == 1:
 		return args[0], nil
 	case s.typed:
-		return "", errors.New("there is no file: write a file, or - for standard input")
+		return "", errors.New("no file is given: write the name of a file, or - for standard input")
 	default:
 		return "-", nil
 	}
 }
 
-// A source says which policy of a file to read, and how. The field from is the dialect of the
-// policy. If from is "", the dialect is detected from the keys and from their place in the file.
-// The field at is the path to the policy. If at is "", the policy is in one of the usual places.
+// A source says which policy of a file to read, and how. The field `from` is the dialect of the
+// policy. If `from` is "", the dialect is detected from the keys and from their place in the file.
+// The field `at` is the path to the policy. If `at` is "", the policy is in one of the usual
+// places.
 type source struct{ from, at string }
 
 func (o *source) define(flags *flag.FlagSet) {

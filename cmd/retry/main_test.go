@@ -54,7 +54,7 @@ func TestCommandAsksForAFileAtATerminal(t *testing.T) {
 			status := run(&streams{ctx: t.Context(), in: strings.NewReader("max_attempts: 2"), out: &out, err: &errs, typed: true}, args)
 			assert.Equal(t, 2, status)
 			assert.Empty(t, out.String())
-			assert.Contains(t, errs.String(), "retry "+args[0]+": there is no file: write a file, or - for standard input\n")
+			assert.Contains(t, errs.String(), "retry "+args[0]+": no file is given: write the name of a file, or - for standard input\n")
 		})
 	}
 }

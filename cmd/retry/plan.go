@@ -139,8 +139,8 @@ func printDelays(w io.Writer, delays []delay) {
 	table.Flush()
 }
 
-// exact returns a delay as text, to the nanosecond. The text of the longest duration is "292
-// years".
+// exact returns a delay as text, to the nanosecond. The only exception is the longest duration,
+// whose text is "292 years".
 func exact(d jsonDuration) string {
 	if d == math.MaxInt64 {
 		return preview.Brief(math.MaxInt64)
@@ -158,7 +158,7 @@ type planJSON struct {
 	Summary     string       `json:"summary"`
 	MaxAttempts int          `json:"max_attempts"` // including the first attempt; -1 is unlimited
 	Plan        []stepJSON   `json:"plan"`
-	Delays      []delay      `json:"delays,omitempty"`         // the delays for the key in -seed
+	Delays      []delay      `json:"delays,omitempty"`         // only with -seed: the exact delays
 	Timeout     jsonDuration `json:"timeout,omitzero"`         // the timeout of all attempts together
 	Attempt     jsonDuration `json:"attempt_timeout,omitzero"` // the timeout of each attempt
 	Fits        *int         `json:"fits,omitempty"`           // how many attempts fit into Timeout

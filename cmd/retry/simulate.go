@@ -244,7 +244,7 @@ func printRescues(b *strings.Builder, of explore.Simulation) {
 
 const (
 	runs     = 10 // how many runs of each system are simulated
-	mostRows = 25 // a table has at most mostRows - 1 rows
+	mostRows = 25 // the limit for Simulation.Rows, which returns fewer rows than the limit
 	mostBar  = 16 // the number of characters of the longest bar in a table
 )
 

@@ -84,9 +84,10 @@ func isSet(flags *flag.FlagSet, name string) bool {
 }
 
 // goVet runs go vet with this program as its tool, because go vet can apply fixes. It turns off
-// -trimpath, because go vet keeps fixed files in the build cache. Without -trimpath, the cache
-// finds a file by the directory of its package. With -trimpath, it finds the file by the import
-// path, so go vet could write a fixed file of another checkout.
+// -trimpath, which could mix up two checkouts of a module: go vet keeps fixed files in the build
+// cache, and with -trimpath the key of a fixed file in this cache is its import path. So go vet
+// could write a fixed file of the other checkout. Without -trimpath, the key is the directory of
+// the package.
 func goVet(s *streams, c *command, flags *flag.FlagSet, patterns []string) int {
 	self, err := os.Executable()
 	if err == nil {
