@@ -27,7 +27,7 @@ func (r *Record) checkAlone() error {
 	e, bare := r.Event, r.bare()
 	for _, f := range fields {
 		if !slices.Contains(f.kinds, e.Kind) && !f.isZero(&bare) {
-			return fmt.Errorf("%q has no %s", e.Kind, f.key)
+			return fmt.Errorf("%s is set, but an event of the kind %q has no %s", f.key, e.Kind, f.key)
 		}
 	}
 	drawn, ends := retry.Draw(e.Seed, number(e), e.Lo, e.Hi), e.Time.Add(e.Delay)
@@ -35,17 +35,22 @@ func (r *Record) checkAlone() error {
 	case e.Time.IsZero():
 		return errors.New("the event has no time")
 	case e.Number < 0, e.Number > e.Attempt, e.Reset && number(e) != 1:
-		return fmt.Errorf("attempt is %d, number is %d, and reset is %t", e.Attempt, e.Number, e.Reset)
+		return fmt.Errorf("attempt is %d, number is %d, and reset is %t: "+
+			"number must be from 0 to attempt, and 1 if reset is true", e.Attempt, e.Number, e.Reset)
 	case e.Max < 1 && e.Max != retry.Unlimited, number(e) > e.Max && e.Max != retry.Unlimited:
-		return fmt.Errorf("number is %d, and max is %d", number(e), e.Max)
+		return fmt.Errorf("number is %d, and max is %d: "+
+			"max must be 1 or more and not below number (-1 means unlimited)", number(e), e.Max)
 	case e.Took < 0, e.Elapsed < 0: // Took may exceed Elapsed, because they may come from two clocks
-		return fmt.Errorf("took is %v, and elapsed is %v", e.Took, e.Elapsed)
+		return fmt.Errorf("took is %v, and elapsed is %v: neither may be negative", e.Took, e.Elapsed)
 	case e.RetryAfter < 0, e.Delay < e.RetryAfter:
-		return fmt.Errorf("delay is %v, and retry_after is %v", e.Delay, e.RetryAfter)
+		return fmt.Errorf("delay is %v, and retry_after is %v: "+
+			"neither may be negative, and delay must not be less than retry_after", e.Delay, e.RetryAfter)
 	case e.Lo < 0, e.Hi < e.Lo:
-		return fmt.Errorf("lo is %v, and hi is %v", e.Lo, e.Hi)
+		return fmt.Errorf("lo is %v, and hi is %v: "+
+			"lo must not be negative, and hi must not be less than lo", e.Lo, e.Hi)
 	case e.Hi != 0 && drawn != e.Delay:
-		return fmt.Errorf("delay is %v, but its seed, number, lo and hi make %v", e.Delay, drawn)
+		return fmt.Errorf("delay is %v, but the seed, number, lo and hi of the event give %v",
+			e.Delay, drawn)
 	case e.Kind == retry.RetryScheduled && e.Due.Sub(ends).Abs() > clockSkew:
 		// A log may contain times in whole seconds.
 		return fmt.Errorf("due is %s, but the delay ends at %s", instant(e.Due), instant(ends))
@@ -54,7 +59,7 @@ func (r *Record) checkAlone() error {
 	case e.Cause == nil && reasons[e.Reason].bits&mustCause != 0:
 		return fmt.Errorf("reason is %v, but there is no cause", e.Reason)
 	case e.Cause != nil && !hasBit(e, mayCause|mustCause):
-		return fmt.Errorf("cause is %s, but %v has no cause", quoted(e.Cause), e.Reason)
+		return fmt.Errorf("cause is %s, but the reason %v never has a cause", quoted(e.Cause), e.Reason)
 	case e.Err != nil && e.Reason == retry.ReasonSuccess:
 		return fmt.Errorf("reason is %v, but err is %s", e.Reason, quoted(e.Err))
 	}
@@ -72,9 +77,10 @@ func (r *Record) checkInTurn(previous *Record) error {
 	ends := e.Kind == retry.CallFinished && !isUnseen(previous, r)
 	success := e.Reason == retry.ReasonSuccess
 	waits := b.Kind == retry.RetryScheduled
-	// redelivered is true if the call ended because of a nil context or a nil function. This can
-	// happen after earlier attempts if a queue delivered the job again.
-	redelivered := e.Reason == retry.ReasonInvalid && e.Err == nil
+	// nilArgument is true if the call ended because its context or its function was nil. Such a call
+	// makes no attempt. But if a queue delivered a job again, the events before it can be about
+	// attempts of an earlier delivery.
+	nilArgument := e.Reason == retry.ReasonInvalid && e.Err == nil
 	least := want.Elapsed
 	if e.Kind == retry.AttemptStarted || refusal(e) {
 		least -= clockSkew // the clock of the next worker may differ
@@ -87,7 +93,7 @@ func (r *Record) checkInTurn(previous *Record) error {
 	case e.Attempt != want.Attempt:
 		return disorder("attempt is %d, but attempt %d comes next", e.Attempt, want.Attempt)
 	case number(e) != want.Number:
-		return fmt.Errorf("number is %d, but %d comes next", number(e), want.Number)
+		return fmt.Errorf("number is %d, but number %d comes next", number(e), want.Number)
 	case ends && waits && e.Reset != b.Reset:
 		return fmt.Errorf("reset is %t, but %t in the event before", e.Reset, b.Reset)
 	case e.Elapsed < least:
@@ -97,19 +103,21 @@ func (r *Record) checkInTurn(previous *Record) error {
 			instant(b.Time), instant(e.Time), want.Elapsed, e.Elapsed)
 	case e.Kind == retry.RetryScheduled && number(e) == b.Max:
 		return fmt.Errorf("max is %d, so no retry can follow number %d", e.Max, number(e))
-	case ends && waits && !hasBit(e, waiting) && !redelivered:
-		return errors.New(
-			"only the caller, a limit of time or the wait can end a call between two attempts")
+	case ends && waits && !hasBit(e, waiting) && !nilArgument:
+		return fmt.Errorf("reason is %v, but a call can end between two attempts only if "+
+			"the caller cancels it, a time limit is reached, or the wait fails", e.Reason)
 	case ends && !waits && e.Reason == retry.ReasonWait:
 		return errors.New("a wait failed, but no retry was scheduled")
 	case ends && success && b.Err != nil:
-		return fmt.Errorf("the attempt failed: %s", quoted(b.Err))
+		return fmt.Errorf("reason is success, but the last attempt failed: %s", quoted(b.Err))
 	case b.Kind == retry.AttemptFinished && b.Err == nil &&
 		(e.Kind == retry.RetryScheduled || ends && !success):
-		return errors.New("the attempt did not fail")
+		return errors.New("the last attempt succeeded, so the call must end with the reason success")
 	case e.Err == nil, b.Err == nil && b.Kind != retry.AttemptFinished, isUnseen(previous, r),
 		e.Kind == retry.AttemptFinished:
-		// An event may leave out its error, because the AttemptFinished contains it.
+		// The errors may differ. An event may leave out the error of its attempt, because the
+		// AttemptFinished event of the same attempt contains it. An AttemptFinished has a new error, and
+		// so has the event after an attempt that the log lacks.
 	case !sameText(e.Err, b.Err):
 		return fmt.Errorf("err is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
 	}
@@ -127,9 +135,10 @@ func (r *Record) checkFirst() error {
 	case !isFirst(e, false) && (!r.Logged || !slices.Contains(each[2:], e.Kind)):
 		return disorder("no call with this key has begun")
 	case e.Attempt < 1 && e.Kind != retry.CallFinished:
-		return fmt.Errorf("attempt is %d", e.Attempt)
+		return fmt.Errorf("attempt is %d, but the attempts of a call count from 1", e.Attempt)
 	case e.Attempt == 0 && !hasBit(e, unbegun):
-		return errors.New("no attempt has begun")
+		return fmt.Errorf("attempt is 0, but the reason %v can end a call only after an attempt",
+			e.Reason)
 	case e.Attempt == 0 && e.Err != nil:
 		return fmt.Errorf("err is %s, but no attempt has begun", quoted(e.Err))
 	}
@@ -176,8 +185,8 @@ func expected(previous, r *Record) (want retry.Event, ok bool) {
 	default:
 		return want, false
 	}
-	// The attempt ran past HealthyAfter, so the call began anew: the Number of this attempt is 1, and
-	// Elapsed is measured from the end of this attempt.
+	// The last attempt ran past HealthyAfter, so the call began anew: this attempt now counts as the
+	// first attempt, and has the Number 1. Elapsed is measured from the end of this attempt.
 	if (hidden || failed) && e.Reset {
 		want.Number, want.Elapsed = 1, 0
 	}

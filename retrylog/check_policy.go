@@ -13,7 +13,8 @@ import (
 // is no such line, it returns nil. Check compares these facts:
 //
 //   - Max must be the limit of p. For a job with its own limit, pass p.ForJob(limit).
-//   - A retry must have the jitter window that p computes from its Number and its Retry-After.
+//   - A retry must have the jitter window that p computes from its Number and its Retry-After. The
+//     jitter window is the range from Lo to Hi, from which the delay is drawn.
 //   - If the call stopped because its attempts were exhausted, because the policy never retries,
 //     or because the policy is invalid, p must stop for the same reason.
 //   - A wait may fail, or end more than a second early, only if p has a Wait function.
@@ -23,8 +24,8 @@ import (
 //
 //   - Check cannot call RetryIf or Classify, because a log contains only the texts of errors. It
 //     accepts the decisions of these functions. [Call.ByCode] lists them.
-//   - The jitter window of a retry with a Retry-After may be smaller than the window of p,
-//     because the call may have had too little time left for the whole window.
+//   - For a retry with a Retry-After, the jitter window in the log may be smaller than the window
+//     that p computes. A call shortens this window if MaxElapsed or its deadline is near.
 //   - A call may stop where p would retry. The server may have asked for too long a wait, the
 //     retry may have been too late, or a Budget may have been empty. Too late means after the
 //     caller's deadline or after the MaxElapsed of p. The Budget may come from the context.
@@ -42,10 +43,14 @@ func (c Call) Check(p retry.Policy) error {
 }
 
 // ByCode returns the records of the decisions that [Call.Check] accepts because a function of the
-// program made them: RetryIf, Classify, Wait or [retry.Permanent]. Each of these records is a stop
-// for a reason that p alone cannot give, or a retry after a failure whose limits and delays Check
-// does not know. This is so if the log names a class, or if p has a Classify. ByCode ends before
-// the first record that Check rejects.
+// program made them: RetryIf, Classify, Wait or [retry.Permanent]. Each of these records is one of
+// two things:
+//
+//   - a stop for a reason that p alone cannot give
+//   - a retry after a failure whose class may have its own limits and delays, which Check does not
+//     know. A failure may have such a class if the log names a class, or if p has a Classify.
+//
+// ByCode ends before the first record that Check rejects.
 func (c Call) ByCode(p retry.Policy) []Record {
 	byCode, _ := c.judge(p)
 	return byCode
@@ -82,10 +87,12 @@ func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
 	switch {
 	case e.Reset && !j.healthy(previous):
-		err = fmt.Errorf("under the policy the call does not begin anew after an attempt of %v",
-			previous.Took)
+		err = fmt.Errorf("reset is true, but under the policy an attempt of %v does not restart "+
+			"the count of attempts (HealthyAfter is %v, AttemptTimeout is %v)",
+			previous.Took, j.policy.HealthyAfter, j.policy.AttemptTimeout)
 	case waited && early > clockSkew && j.policy.Wait == nil:
-		err = fmt.Errorf("the wait ended %v early, but the policy has no Wait", early)
+		err = fmt.Errorf("the wait ended %v early, but the policy has no Wait function "+
+			"that can end a wait early", early)
 	case e.Kind == retry.RetryScheduled:
 		return !j.hasNoClass(e), j.compareRetry(e)
 	case e.Kind == retry.CallFinished:
@@ -109,7 +116,8 @@ func (j judge) healthy(previous retry.Event) bool {
 // compareRetry compares a RetryScheduled event with the policy.
 func (j judge) compareRetry(e retry.Event) error {
 	d, window := j.decide(e), e.Hi != 0
-	// If there is a Retry-After, the call may have cut the window to the time that was left.
+	// If there is a Retry-After, the call may have shortened the jitter window, because MaxElapsed or
+	// its deadline was near.
 	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi
 	switch {
 	case !d.Retry():
@@ -136,7 +144,8 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // a nil context or function
 		return false, nil
 	}
-	says, class, may := j.decide(e).Reason, !j.hasNoClass(e), false
+	// If mayStop is true, something that Check cannot compute may have stopped the call.
+	says, class, mayStop := j.decide(e).Reason, !j.hasNoClass(e), false
 	goesOn := says == retry.ReasonRetry || says == retry.ReasonElapsed // attempts are left
 	switch e.Reason {
 	case says:
@@ -150,13 +159,15 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	case retry.ReasonExhausted, retry.ReasonInvalid: // a class can have its own limit, or be invalid
 		byCode = class
 	case retry.ReasonRetryAfter, retry.ReasonBudget, retry.ReasonBorrowed:
-		may = goesOn // a log lacks the Budgets, and the Retry-After that ended a call
+		// The policy leaves attempts, but an empty Budget or too long a Retry-After may have stopped the
+		// call. A log contains neither the Budgets nor the Retry-After of a failure that ended a call.
+		mayStop = goesOn
 	case retry.ReasonElapsed:
-		may = goesOn && j.policy.MaxElapsed > 0
+		mayStop = goesOn && j.policy.MaxElapsed > 0
 	default:
-		may = true
+		mayStop = true
 	}
-	if says == retry.ReasonInvalid || !may && !byCode {
+	if says == retry.ReasonInvalid || !mayStop && !byCode {
 		err = gives(says)
 	}
 	return byCode, err
@@ -173,12 +184,13 @@ func gives(reason retry.Reason) error {
 }
 
 // decide computes the decision of e again with the policy. If the class of the failure is
-// unknown, decide assumes a class with the delay of e.
+// unknown, decide assumes a class whose delay is always the Delay of e.
 func (j judge) decide(e retry.Event) retry.Decision {
-	p := j.policy.ForJob(0) // e may come from a job, whose Retry-After may be longer
+	p := j.policy.ForJob(0) // e may come from a job, which waits for a longer Retry-After than a call
 	p.RetryIf = nil
 	if !j.hasNoClass(e) {
-		// The delay of this class is always the delay of e, so only the limits of the policy matter.
+		// The real class and its delay are unknown. The class below always has the Delay of e, so Next
+		// only applies the limits of the policy, such as MaxAttempts and MaxElapsed, to this Delay.
 		p.Classify = func(error) *retry.Class {
 			return &retry.Class{
 				Backoff: retry.Fixed(e.Delay), MaxDelay: math.MaxInt64, Jitter: retry.Proportional(0),

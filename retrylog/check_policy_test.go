@@ -39,7 +39,7 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	const anew = "line 3: the attempt ran past HealthyAfter, so the call begins anew: attempt 1 is retried in 219.325191ms, at 00:00:00.249Z " +
-		"(drawn from 160ms to 240ms with seed 42), and under the policy the call does not begin anew after an attempt of 30ms"
+		"(drawn from 160ms to 240ms with seed 42), and reset is true, but under the policy an attempt of 30ms does not restart the count of attempts (HealthyAfter is "
 	for _, row := range []struct {
 		name    string
 		made    func(*retry.Policy) // changes the policy before the call
@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 			p.Backoff, p.Jitter = retry.Fixed(5*time.Second), nil
 			p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) { time.Sleep(d / 2); return 0, nil }
 		}, []error{errRefused}, retry.ReasonSuccess, func(p *retry.Policy) { p.Wait = nil },
-			"retrylog: line 4: attempt 2 of 3 started, and the wait ended 2.5s early, but the policy has no Wait"},
+			"retrylog: line 4: attempt 2 of 3 started, and the wait ended 2.5s early, but the policy has no Wait function that can end a wait early"},
 
 		{"another window above a Retry-After", same, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 1s"},
 		{"another window that MaxElapsed cut", cut, asked, retry.ReasonSuccess, func(p *retry.Policy) { p.Jitter = nil }, "and under the policy the delay is 1s"},
