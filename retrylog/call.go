@@ -15,8 +15,9 @@ type Call struct {
 	Attempts []Attempt
 	Reason   retry.Reason // why the call stopped; "" if the log ends before the call does
 
-	// Cause is the Cause of the CallFinished event. It says why the call stopped, if the last error
-	// does not say that, or why the policy is invalid. It is nil if the event has no Cause.
+	// Cause is the Cause of the CallFinished event. It is nil if the event has no Cause. If the policy
+	// is invalid, Cause says why. If something other than the last error stopped the call, such as a
+	// canceled context, Cause says what stopped the call.
 	Cause error
 
 	Records []Record // the records of the events, in order

@@ -25,8 +25,11 @@ import (
 // its reason or class is new. No number ever decreases, except the levels of budgets. There is no
 // count of the calls in progress, because a call that panics does not report its end.
 type Counters struct {
-	mu      sync.Mutex // guards the fields below
-	sum     Snapshot   // the numbers so far; Stops has only the counted reasons, and Budgets is nil
+	mu sync.Mutex // guards the fields below
+
+	// sum contains the numbers so far. Its Stops contains only the reasons for which a call has
+	// stopped, and its Budgets is nil. The method Snapshot adds the other reasons and the Budgets.
+	sum     Snapshot
 	budgets map[string]*retry.Budget
 }
 

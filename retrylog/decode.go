@@ -62,8 +62,9 @@ func (l *Reader) decodeText(line []byte, begin int, from string) {
 	}
 }
 
-// decodeObjects reads the JSON objects of a line. A line has more than one object if a crash cut
-// off an earlier line.
+// decodeObjects reads the JSON objects of a line. If a crash cut off a line, its newline is
+// missing, so the next process continued on the same line. Such a line may have more than one
+// object.
 func (l *Reader) decodeObjects(prefix, data []byte, from string, torn, isCarried bool) {
 	all, cut, fault := split(data)
 	torn = torn || cut
@@ -93,17 +94,18 @@ func (l *Reader) decodeObjects(prefix, data []byte, from string, torn, isCarried
 
 // beginning matches the first characters of an event in JSON, as a Writer or slog's JSONHandler
 // writes it. It cannot match inside a JSON string, because quotation marks are escaped there. If it
-// matches an object inside another object, the outer object counts as cut off. The inner object is
-// not an event, because it lacks required keys.
+// matches an object inside another object, split ends the outer object there, so the outer object
+// counts as cut off. The inner object is not an event, because it lacks required keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
 // mostInLine is the largest number of JSON values that are read from one line. A program that
 // crashes several times leaves only a few values on a line.
 const mostInLine = 1000
 
-// split returns the JSON values of a line. torn reports whether a part of the line is missing. If
-// no part is missing, split stops at the first text that is not JSON. fault says why an event is
-// not valid JSON.
+// split returns the JSON values of a line. torn reports whether a part of the line is missing. If a
+// part is missing, split skips each text that is not JSON: it goes on at the next match of
+// `beginning`. If no part is missing, split stops at the first text that is not JSON. fault says
+// why an event is not valid JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
@@ -139,8 +141,9 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 }
 
 // add adds r to the events of the line. prefix is the text before the event. If a logger wrote r
-// without a time, r gets the first time that is known: the time in the prefix, the start of the
-// wait before a retry (Due minus Delay), or the time of the event before.
+// without a time, r gets the time in the prefix. If the prefix has no time, r gets the start of
+// the wait before a retry (Due minus Delay). If r has no Due either, r gets the time of the event
+// before.
 func (l *Reader) add(r Record, prefix []byte, from string) {
 	v := l.v
 	r.Line, r.Logged = l.next.Number, v.logged()
@@ -174,9 +177,9 @@ var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]strin
 }, "|") + `)`)
 
 var (
-	// beforeEvent matches the text that may come before an event: a source, the escape code that
-	// ends its color, a time, and "stdout F" or "stderr F". kubectl and container runtimes add the
-	// time. CRI adds the name of the stream.
+	// beforeEvent matches the text that may come before an event: a source (such as the name of a
+	// pod), the escape code that ends the color of the source, a time, and "stdout F" or "stderr F".
+	// kubectl and container runtimes add the time. CRI adds the name of the stream.
 	beforeEvent = regexp.MustCompile(`^(?:` + sources.String()[1:] + `)?(?:\x1b\[[\d;]*m)?` +
 		`(?: *\d{4}-\d\d-\d\dT\S+ )?(?:(?:stdout|stderr) F )?[ \x{feff}]*`)
 	// handlerText and defaultText match the first words of a line of slog's TextHandler and of

@@ -45,10 +45,11 @@
 //	 "err":"refused","cause":"context canceled","elapsed":"100ms","reason":"canceled"}
 //
 // The delay of a retry can be computed from its line alone: it is retry.Draw(seed, number, lo,
-// hi). If a line has no "number", use its "attempt". The end of an attempt has "hedged":true if
-// the answer came from the second request of a retryhttp.Hedge. Unknown keys, kinds and reasons
+// hi). If a line has no "number", use its "attempt". An attempt_finished line has "hedged":true
+// if the answer came from the second request of a retryhttp.Hedge. Unknown keys, kinds and reasons
 // are not errors, because a newer version may have written the log.
 //
 // A pipeline of package retryflow has its own events with more keys. Read ignores the keys about
-// rules. Replay rejects some of these events, for example a wait before a jump.
+// rules. Replay rejects some events of a pipeline, for example the wait before a jump to another
+// task.
 package retrylog

@@ -134,8 +134,8 @@ func appendFacts(text []byte, e *retry.Event) []byte {
 	return text
 }
 
-// If a call began anew after an attempt that ran past HealthyAfter, the Number of an attempt counts
-// from there. In such a call, Explain writes countedFrom after the Number.
+// An attempt that ran past HealthyAfter counts as the first attempt of a call that begins anew: the
+// Number of the next attempt is 2. In such a call, Explain writes countedFrom after the Number.
 const countedFrom = " counted from the last attempt that ran past HealthyAfter"
 
 // appendStopped appends how many attempts a call made before it stopped.

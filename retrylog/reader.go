@@ -28,7 +28,8 @@ func (e *LineError) Unwrap() error { return e.Err }
 
 // Read reads a log that a [Writer] wrote. It also reads a log that [Slog] wrote with the JSON
 // handler, the text handler or the default handler of [log/slog]. If the level of the logger was
-// above Debug, the log lacks the attempts, and [Replay] adds them.
+// above Debug, the log lacks the events about attempts. [Replay] then derives the attempts from the
+// other events.
 //
 // Read skips empty lines and lines that are not events. An event has a kind, an attempt and a
 // max. If a logger wrote the line, this version must also know the kind. The event must be at
@@ -90,8 +91,8 @@ type Line struct {
 	Number int // the number of the line, from 1
 
 	// Records are the events on the line. A line of another program has no Records. A line that this
-	// package wrote usually has one Record. If crashes have cut off lines, a line may have up to
-	// 1,000 Records.
+	// package wrote usually has one Record. If a crash cut off a line before its newline, the next
+	// event is on the same line. So a line may have several Records, but at most 1,000.
 	Records []Record
 
 	// Text is the text that the program wrote, without the prefix of kubectl and without the JSON

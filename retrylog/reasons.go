@@ -8,13 +8,13 @@ import (
 	"github.com/goretry/retry/internal/printable"
 )
 
-// These bits say when a reason can stop a call, and whether it has a Cause.
+// These bits say when a call can stop for a reason, and whether its CallFinished event has a Cause.
 const (
-	unbegun   = 1 << iota // the reason can stop a call before its first attempt
-	waiting               // the reason can stop a call during a wait
-	refused               // a job that a queue has delivered again can be refused for the reason
-	mayCause              // the reason may have a Cause
-	mustCause             // the reason always has a Cause
+	unbegun   = 1 << iota // a call can stop for this reason before its first attempt
+	waiting               // a call can stop for this reason during a wait
+	refused               // a job that a queue delivers again can be refused for this reason
+	mayCause              // an event with this reason may have a Cause
+	mustCause             // an event with this reason always has a Cause
 )
 
 // reasons contains the reasons to stop that this version knows. The text of each reason is its

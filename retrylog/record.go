@@ -28,7 +28,7 @@ type Record struct {
 	Task   string // the task in a pipeline of retryflow; "" if the event is not from a pipeline
 
 	// Logged is true if a logger wrote the line, see Slog. A logger whose level is above Debug does
-	// not write the attempts, so Replay adds them.
+	// not write the events about attempts, so Replay derives the attempts from the other events.
 	Logged bool
 }
 

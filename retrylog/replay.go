@@ -32,11 +32,11 @@ import (
 //   - an error that differs from the error in the event before, although both events are about the
 //     same attempt
 //   - a field that events of this kind do not have
-//   - a Time that has advanced by over a day less than Elapsed since the event before
+//   - a Time that lags: since the event before, Elapsed has grown by over a day more than Time
 //
-// Time may advance up to a day less than Elapsed, because a clock may be adjusted or its time
-// zone corrected. Time may advance by any amount more than Elapsed, because the clock that
-// measures Elapsed can stop while a machine sleeps.
+// Between two events, the field Elapsed may grow by up to a day more than the field Time, because a
+// clock may be adjusted or its time zone corrected. Time may grow by any amount more than Elapsed,
+// because the clock that measures Elapsed can stop while a machine sleeps.
 //
 // The workers of a queue measure the Elapsed of a job with their own clocks. The clock of the
 // next worker may be up to a second behind. So Elapsed may go back by up to a second between two

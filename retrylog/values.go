@@ -15,8 +15,8 @@ import (
 )
 
 // values contains the value of each known key of a line as text. If the line is JSON, all of these
-// keys are in one object of the line. If a key occurs twice, its last value counts. A text may be a
-// part of the line.
+// keys are in one object of the line. If a key occurs twice, its last value counts. A text may
+// share the memory of the line, so it is valid only until the Reader reads the next line.
 type values struct {
 	texts [][]byte // the value of each key, by key.index; nil if the line lacks the key
 	built Record   // the result of the method `record`; a local Record would be allocated per line
