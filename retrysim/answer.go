@@ -16,10 +16,11 @@ type Answer struct {
 
 	// Margin is the highest rate of calls to Entry at which the system comes back in every run, to
 	// within 1 %. The system comes back if it recovers, or if its queues are at least getting shorter
-	// at the end. Margin assumes that all rates from outside are multiplied by MarginShare, including
-	// the rates of events. Margin is at most 4 times Rate. It is below Rate if the system does not
-	// come back in every run at Rate, and otherwise at least Rate. It is 0 if the system does not come
-	// back with a thousandth of its load.
+	// at the end. To find Margin, Explain multiplies all rates of calls from outside by the same
+	// factor, including the rates of events. MarginShare is the highest factor at which the system
+	// comes back, so Margin is MarginShare times Rate. Margin is at most 4 times Rate. It is below
+	// Rate if the system does not come back in every run at Rate, and otherwise at least Rate. It is 0
+	// if the system does not come back with a thousandth of its load.
 	Margin      float64 `json:"margin"`
 	MarginShare float64 `json:"margin_share"`
 
@@ -33,16 +34,19 @@ type Answer struct {
 	Run Result `json:"run"` // the run that Outcome describes
 
 	// Calls is how many calls came from outside between the start of the first event and the end of
-	// the run. Retries do not change this number. Lost and LostWithoutRetries count the calls that
-	// did not work, with and without retries. If a share of the calls did not work before the first
-	// event either, Lost and LostWithoutRetries do not count this share.
+	// the run. Retries do not change this number. Lost and LostWithoutRetries are how many of these
+	// calls did not work, with and without retries. They do not include the usual share of such calls.
+	// For example, if 2 % of the calls did not work before the first event, 2 % of Calls do not count
+	// as lost.
 	Calls              int `json:"calls"`
 	Lost               int `json:"lost"`
 	LostWithoutRetries int `json:"lost_without_retries"`
 
-	// Scale is 1 unless the system is large. In a large system, the calls, workers, queues, and
-	// clients or budgets are divided by Scale before the simulation, and at least 50 of each are
-	// left. Afterwards the counts are multiplied by Scale.
+	// Scale is 1 unless the system is large. Explain simulates only a part of a large system: it
+	// divides the rates of calls, the workers and the queues by Scale. It also divides the clients of
+	// each service by Scale or, if a service has one client, the sizes of its Budgets. Scale is so
+	// small that each of these numbers is at least 50 afterwards, except the rates. At the end the
+	// counts are multiplied by Scale.
 	Scale int `json:"scale"`
 
 	Limits []string `json:"limits"` // sentences about what the simulation cannot tell

@@ -118,8 +118,8 @@ func (e *engine) decide(r *request, err error) time.Duration {
 	return d.Delay
 }
 
-// pay takes a retry out of the lent Budget and out of the budget of the edge. It reports whether
-// both of them allow the retry.
+// pay takes a retry out of the Budget that was lent to r, if there is one, and out of the Budget in
+// the Policy of the call that r is making. It reports whether both Budgets allow the retry.
 func (e *engine) pay(r *request) (allowed bool) {
 	if r.left == 0 {
 		return false

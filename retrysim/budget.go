@@ -22,8 +22,8 @@ func NewBudget(b *retry.Budget) *Budget {
 }
 
 // Take takes one retry out of the Budget, and reports whether this retry is allowed. number is 1
-// for the first retry of a call, 2 for the second, and so on. Grace allows only the first four
-// retries of a call.
+// for the first retry of a call, 2 for the second, and so on. If the Budget is empty, its Grace may
+// still allow the retry, but only if the retry is one of the first four of its call.
 func (b *Budget) Take(now time.Duration, number int) bool {
 	if b == nil {
 		return true
@@ -44,15 +44,15 @@ func (b *Budget) Success(now time.Duration) {
 // are counted in whole billionths, so that a thousand times a thousandth is one retry and no
 // rounding errors add up.
 const (
-	token      = 1_000_000_000         // one retry
+	token      = 1_000_000_000         // a whole retry, in billionths of a retry
 	mostTokens = math.MaxInt64 / token // the most retries that a Budget can hold
-	decaySteps = 16                    // how often the surplus decays in each Remember
+	decaySteps = 16                    // the surplus decays in this many steps during one Remember
 )
 
 // These two constants have the same values in retry.Budget.
 const (
-	graceRetry = 4                  // the last retry of a call that may use a Grace
-	graceRest  = int64(time.Minute) // how long the budget must not be empty before the next Grace
+	graceRetry = 4                  // how many retries of a call may use the Grace
+	graceRest  = int64(time.Minute) // for this long before a Grace, no retry finds the budget empty
 )
 
 // A budget is a retry.Budget in simulated time. It has an account for each client. The retries
@@ -73,9 +73,17 @@ type account struct {
 	spent         int64 // Size minus the retries that are left, in billionths; negative for a surplus
 	first         int64 // when the budget was first used
 	ticks, decays int64 // how many refills and decays have been applied
-	peak          int64 // the largest recent surplus, in billionths of a retry; decays like a surplus
-	fullAt        int64 // when a retry last found at least 90 % of the sum of Size and `peak`
-	emptyAt       int64 // when a retry last found the budget empty
+
+	// peak is the largest number of retries above Size that the budget held recently, in billionths
+	// of a retry. It decays in the same steps as the retries above Size themselves.
+	peak int64
+
+	// fullAt is when a retry last found the budget full, so that a Grace could start. Full means that
+	// the budget held at least 90 % of the sum of Size and `peak`, and that no retry had found it
+	// empty in the minute before.
+	fullAt int64
+
+	emptyAt int64 // when a retry last found the budget empty
 }
 
 func newBudget(b *retry.Budget) *budget {
@@ -86,10 +94,10 @@ func newBudget(b *retry.Budget) *budget {
 	}
 }
 
-// fullOf returns how many billionths a full Budget of this Size holds.
+// fullOf returns how many billionths of a retry a full Budget of this Size holds.
 func fullOf(size int) int64 { return min(max(0, int64(size)), mostTokens) * token }
 
-// shareOf returns how many billionths a success puts back. For NaN it returns 0.
+// shareOf returns how many billionths of a retry a success puts back. For NaN it returns 0.
 func shareOf(ratio float64) int64 {
 	if ratio > 0 {
 		return int64(math.Round(min(ratio, 1) * token))
@@ -126,9 +134,9 @@ func (b *budget) account(client uint32, now int64) *account {
 	return a
 }
 
-// take takes one retry out of the budget of a client. number is the number of the retry in its
-// call. paid is false if Grace allowed the retry, because a Grace takes nothing out of the
-// budget.
+// take takes one retry out of the budget of a client. The parameter `number` is 1 for the first
+// retry of a call. paid is false if Grace allowed the retry, because a Grace takes nothing out of
+// the budget.
 func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool) {
 	a := b.account(client, now)
 	holds, most := b.full-a.spent, b.full+a.peak
@@ -152,8 +160,8 @@ func timeSince(moment, now int64) int64 {
 	return math.MaxInt64
 }
 
-// success puts the share of one success back. Like retry.Budget, it applies refills and decays
-// only if the success completes a whole retry.
+// success puts the share of one success back. Like retry.Budget, it applies the refills and decays
+// that are due only if the share brings the budget up to the next whole retry.
 func (b *budget) success(client uint32, now int64) {
 	if b.decay > 0 && b.accounts[client] == nil {
 		b.account(client, now)
@@ -163,8 +171,8 @@ func (b *budget) success(client uint32, now int64) {
 	}
 }
 
-// putBack puts n billionths of a retry back, and reports whether they complete a whole
-// retry. Without Remember, a budget holds at most Size.
+// putBack puts n billionths of a retry back, and reports whether the number of whole retries in the
+// budget has grown. Without Remember, a budget holds at most Size.
 func (b *budget) putBack(client uint32, n int64) (whole bool) {
 	a := b.accounts[client]
 	if a == nil {

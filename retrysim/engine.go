@@ -34,7 +34,7 @@ type service struct {
 	name    string
 	index   int32
 	edges   []edge
-	arrives stream // draws the times between calls from outside
+	arrives stream // draws the times between the calls that come from outside
 	works   stream // draws the times of work and which requests fail
 	chooses stream // draws which instance of the service handles a request
 	seeds   stream // draws the seeds of delays
@@ -88,7 +88,7 @@ const (
 	evSecond  = iota // a second is over
 	evTrigger        // a trigger of a service begins or ends
 	evWorked         // the work of a request is done
-	evTimeout        // the oldest pending timeout of an edge is due; gen is the index of the edge
+	evTimeout        // the oldest pending timeout of an edge is due; see event.gen
 	evRetry          // the delay before a retry is over
 	evArrive         // a call comes from outside
 )
@@ -152,7 +152,7 @@ func (e *engine) run(seconds int) error {
 // checkEvery is the number of events between two checks of the memory that the engine holds.
 const checkEvery = 1 << 14
 
-// mostBytes is the most memory that an engine may hold, without the Result. Tests change it.
+// mostBytes is the most memory that an engine may hold, not counting the Result. Tests change it.
 var mostBytes = 256 << 20
 
 // handleNext takes the earliest event out of the heap and handles it.
@@ -194,8 +194,8 @@ func (e *engine) handleNext() {
 	}
 }
 
-// bytes returns how much memory the engine holds, without the Result: the requests in flight,
-// the queues, the timers, and the budgets of clients. It counts stale entries too.
+// bytes returns how much memory the requests, the queues, the timers and the budgets of clients
+// take. It counts stale entries too, but not the Result.
 func (e *engine) bytes() int {
 	const perClient = 16 // bytes of a map entry in addition to the value
 	entries, clients := 0, 0

@@ -105,8 +105,9 @@ func (s *System) runSeeds(runs int) (Outcome, error) {
 	return o, nil
 }
 
-// longDuration returns a Duration that is long enough to show whether a queue gets shorter near
-// the margin. A system with a low rate needs a longer Duration.
+// longDuration returns a Duration that is long enough to show whether the queues get shorter, even
+// at a load close to the highest load from which the system recovers. A system with a low rate
+// needs a longer Duration.
 func (s System) longDuration() time.Duration {
 	rate := 0.0
 	for _, v := range s.Services {

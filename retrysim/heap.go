@@ -8,9 +8,14 @@ type event struct {
 	r     *request // the request that the event is about; nil if the event is about a service
 	index int32    // the index of the service; used only if r is nil
 
-	// gen is the gen of the request r when the event was pushed. For evArrive, gen is the field
-	// arrival of the service, which changes when the rate changes. For evTimeout, gen is the index of
-	// the edge.
+	// gen shows whether the event is stale when its turn comes. A stale event is skipped:
+	//
+	//   - If r is not nil, gen is the generation of r at the time of the push, r.gen. The event is
+	//     stale if r has a newer generation.
+	//   - In an evArrive, gen is the field `arrival` of the service at the time of the push. The event
+	//     is stale if `arrival` has changed, because the rate of calls has changed.
+	//   - In an evTimeout, gen is not a generation. It is the index of the edge (a call from one
+	//     service to another) in the field `edges` of the service.
 	gen uint32
 }
 

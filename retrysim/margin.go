@@ -9,8 +9,9 @@ import (
 // is a share of the present load, to within 1 %. s comes back if it recovers, or if its queues get
 // shorter. The parameter `back` says whether s comes back at its present load with all these seeds.
 // If `back` is true, `share` is at least 1. Otherwise `share` is below 1, and it is 0 if s does not
-// come back at a thousandth of its load. If no service has a limit of Workers, no load is too high.
-// `fails` is the entry service that loses the largest share of its calls above the margin.
+// come back at a thousandth of its load. If no service has a limit of Workers, the load makes no
+// difference: `share` is mostLoad if `back` is true, and 0 if it is false. `fails` is the service
+// that loses the largest share of its calls from outside above the margin.
 func (s System) margin(runs int, back bool) (share float64, fails string, err error) {
 	least := 0.0
 	if share = 0.99; back {
@@ -20,12 +21,14 @@ func (s System) margin(runs int, back bool) (share float64, fails string, err er
 		return math.Floor(share), s.entries()[0], nil
 	}
 	for seed := range uint64(runs) {
-		// With this seed, s recovers at the load `lo`, and does not recover at the load `hi`. At the
-		// start of the loop only, hi has not been tested with this seed: it is the result of the earlier
-		// seeds.
+		// With this seed, s comes back at the load `lo`, and does not come back at the load `hi`. Only
+		// the first `hi` has not been tested with this seed: it is the result of the earlier seeds. So
+		// the loop below tries this load first.
 		lo, hi := least, share
 		step := share // how far the next load to try is below hi
-		if seed > 0 { // a small step, because most seeds have nearly the same result as the first seed
+		if seed > 0 {
+			// Most seeds have nearly the same result as the first seed, so the search for a load at which s
+			// comes back starts with a small step.
 			step = 0.02 * share
 		}
 		for try := share; hi-lo > float64(0.01*lo); try = max((lo+hi)/2, hi-step) {

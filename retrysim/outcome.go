@@ -17,8 +17,8 @@ type Outcome struct {
 	Recovery time.Duration `json:"recovery"`
 
 	// EmptyIn is an estimate of the time from the end of the run until the queues are empty. It is
-	// set only if Verdict is Draining. If Verdict is Draining and EmptyIn is 0, the last calls have
-	// worked.
+	// set only if Verdict is Draining. If Verdict is Draining and EmptyIn is 0, there is no estimate.
+	// Then enough calls worked in the last 3 seconds, but not yet for 10 seconds.
 	EmptyIn time.Duration `json:"empty_in,omitzero"`
 
 	// Relapses is how often the system failed again after a recovery. A failure counts if too few
@@ -28,12 +28,14 @@ type Outcome struct {
 	Calls  int `json:"calls"`  // calls from outside
 	Worked int `json:"worked"` // calls that were answered within the Patience
 
-	// Lost counts the calls that did not work since the start of the first event. If a share of the
-	// calls did not work before this event either, Lost does not count this share.
+	// Lost is how many calls did not work since the start of the first event. It does not include the
+	// usual share of such calls. For example, if 2 % of the calls did not work before this event, 2 %
+	// of the calls since its start do not count as lost.
 	Lost int `json:"lost"`
 
-	// Wasted is the share of the work that was done for callers that had given up. It counts the
-	// work since the start of the first event, at services with a limited number of Workers.
+	// Wasted is the share of the work that was done for callers that had given up. Only the work of
+	// services with a limited number of Workers counts, from the start of the first event in
+	// System.Events.
 	Wasted float64 `json:"wasted"`
 
 	Runs  int `json:"runs,omitzero"`  // how many runs [Explain] made; 0 for the one run of [Run]

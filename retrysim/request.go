@@ -16,17 +16,17 @@ type request struct {
 	seed     uint64
 	up       *request // the request that waits for the answer; nil if no request waits
 	down     *request // the request of the attempt in flight
-	attempt  int32    // the number of the attempt; after HealthyAfter it counts from 1 again
+	attempt  int32    // the number of the attempt; 1 again for one that ran past HealthyAfter
 	left     int32    // retries that are left of the lent Budget; -1 if no Budget was lent
-	gen      uint32
+	gen      uint32   // the generation; an older event or entry about this request is stale
 	client   uint32
 	call     uint32 // the number of the call, among all calls of its service
-	before   int32  // how many attempts the call made before its last attempt past HealthyAfter
+	before   int32  // how many attempts came before the last one that ran past HealthyAfter
 	step     uint16 // the index of the call in Calls
 	handled  bool   // the request has a worker
 	outside  bool   // the request is a call from outside
 	deserted bool   // the caller, or a caller of the caller, has given up
-	paid     bool   // the budget of the edge paid for a retry that has not begun yet
+	paid     bool   // the budget of the call paid for a retry that has not begun yet
 }
 
 func (r *request) edge() *edge { return &r.edges[r.step] }
@@ -122,8 +122,8 @@ func (e *engine) proceed(r *request) {
 	e.startAttempt(r)
 }
 
-// answer ends a request. If a caller waits for the answer, it also ends the attempt of the
-// caller.
+// answer ends the request r. If another request waits for the answer to r, the method answer also
+// ends the attempt of that request.
 func (e *engine) answer(r *request, err error) {
 	up, left := r.up, max(0, r.left)
 	if r.outside {

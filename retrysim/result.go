@@ -19,7 +19,7 @@ type Result struct {
 	Services map[string]Load `json:"services"` // by name
 
 	growing bool   // the system has not recovered, and its queues get longer
-	fails   string // the name of the entry that loses the largest share of its calls
+	fails   string // the name of the service that loses the largest share of its calls from outside
 }
 
 // A Second counts the calls from outside that began in one second.

@@ -12,10 +12,10 @@ import (
 const (
 	mostAttempts = 1_000_000 // the most attempts that one call from outside may cause at a service
 	endless      = 1000      // the assumed limit of a call that has no limit on attempts
-	largeRun     = 200_000   // a system is divided if its run takes more events than this
-	leastPool    = 50        // the smallest pool of a divided system: chance dominates in smaller ones
+	largeRun     = 200_000   // a system is divided (see Answer.Scale) if its run takes more events
+	leastPool    = 50        // no pool is divided below this size: chance dominates in small pools
 	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service: 112 MB
-	longRun      = 2_000_000 // a run of more events than this is not prolonged
+	longRun      = 2_000_000 // prolong does not lengthen a run to more events than this
 )
 
 // checkSize returns an error if the simulation of s would take too long. It considers two cases:
@@ -136,8 +136,9 @@ func (v *Service) sizes() []*int {
 	return sizes
 }
 
-// divided returns a copy of s in which the calls, workers, queues, and clients or budgets are
-// divided by divisor.
+// divided returns a copy of s in which the rates of calls, the workers and the queues are divided
+// by divisor. The clients of each service are divided too. If a service has only one client, the
+// sizes of its Budgets are divided instead.
 func (s System) divided(divisor int) System {
 	if divisor == 1 {
 		return s
@@ -169,7 +170,9 @@ func (s System) divided(divisor int) System {
 }
 
 // copyBudgets replaces the Budgets of v with copies whose sizes can be changed. If v has only one
-// client, the sizes will be divided, so the copies also refill less often.
+// client, the method divided divides the sizes of these copies, because the client makes only a
+// part of the calls. The refills must become rarer too, so copyBudgets multiplies RefillEvery by
+// divisor.
 func (v *Service) copyBudgets(divisor int) {
 	copies := map[*retry.Budget]*retry.Budget{nil: nil}
 	for i, e := range v.Calls {

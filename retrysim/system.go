@@ -48,8 +48,9 @@ type Service struct {
 	// unlimited.
 	Workers int
 
-	// Work is the mean time that a worker works for a request, without the calls of the request. 0
-	// means that requests take no work.
+	// Work is the mean time that a worker works for a request. It does not include the time in which
+	// the worker waits for the calls that the request makes to other services. 0 means that requests
+	// take no work.
 	Work time.Duration
 
 	Distribution Distribution // how the times of Work vary; "" means Exponential
@@ -121,11 +122,12 @@ const (
 	// up.
 	CancelNone Cancel = "none"
 
-	// CancelQueue means that the request leaves the queue if it still waits for a worker.
+	// CancelQueue means that a request leaves the queue when its caller gives up. A request that
+	// already has a worker goes on.
 	CancelQueue Cancel = "queue"
 
-	// CancelWork does the same as CancelQueue. In addition, a request that already has a worker
-	// ends, and gives up on the call that it is making.
+	// CancelWork means that a request leaves the queue when its caller gives up. A request that
+	// already has a worker ends, and gives up on the call that it is making.
 	CancelWork Cancel = "work"
 )
 
@@ -138,7 +140,7 @@ type Trigger struct {
 	Value   float64 // see Change
 }
 
-// A Change says which property of its service a [Trigger] changes.
+// A Change is the property of a service that a [Trigger] changes.
 type Change string
 
 const (
@@ -155,8 +157,8 @@ const (
 	// the Trigger, so a Value of 1 refuses all requests.
 	Fail Change = "fail"
 
-	// Rate replaces the Rate of the service. The Value of the Trigger is how many calls a second come
-	// from outside during the event.
+	// Rate replaces the Rate of the service until the event ends. The Value of the Trigger is how many
+	// calls a second come from outside during this time.
 	Rate Change = "rate"
 )
 

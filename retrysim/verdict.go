@@ -17,9 +17,9 @@ type Verdict string
 
 const (
 	// Recovers means that, after the last event, enough calls work for 10 consecutive seconds at
-	// each service that is called from outside. Enough calls work if, over any 3 of these seconds,
-	// the share of calls that work is at least 90 % of the share before the first event. A system
-	// without events recovers if its calls work from the start.
+	// each service that is called from outside. Enough calls work if, in every 3 consecutive seconds
+	// of these 10, the share of calls that work is at least 90 % of the share before the first event.
+	// A system without events recovers if its calls work from the start.
 	Recovers Verdict = "recovers"
 
 	// Draining means that the system has not recovered when the run ends. But its queues are getting
@@ -55,9 +55,9 @@ func (s System) judge(r *Result) {
 	}
 }
 
-// judgeCalls counts the lost calls. up[i] says whether enough calls work at every entry in the
-// window that starts at second i. overloaded is true if too few calls worked before the first
-// event.
+// judgeCalls counts the lost calls. up[i] reports whether enough calls work in the window of 3
+// seconds that starts at second i. It is true only if enough calls work at every service that is
+// called from outside. overloaded is true if too few calls worked before the first event.
 func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 	before, most := int(s.firstAt()/time.Second), -1.0
 	up = make([]bool, len(r.Seconds)-window+1)
@@ -89,10 +89,10 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 	return up, overloaded
 }
 
-// recovery returns the second in which the last recovery begins, not before the second `end`. It
-// returns -1 if the system has not recovered, or has failed again after its last recovery. relapses
-// counts how often the system failed again. It has failed again if too few calls work for as many
-// seconds as `hold` says.
+// recovery returns the second at which the last recovery begins. It ignores all seconds before
+// `end`, so the result is at least `end`. It returns -1 if the system has not recovered, or has
+// failed again after its last recovery. relapses counts how often the system failed again. It has
+// failed again if too few calls work for as many seconds as the constant `hold` says.
 func recovery(up []bool, end int) (back, relapses int) {
 	back = -1
 	for i, run := end, 0; i < len(up); i++ {
@@ -121,20 +121,22 @@ func sum(rows []LoadSecond) (calls, worked int) {
 	return calls, worked
 }
 
-// enoughWorked reports whether enough calls worked: at least 90 % of the usual share, minus what
-// chance explains. A simulated call may stand for several calls of a larger system, and `scale` is
-// how many. The larger `scale` is, the larger is the difference that chance explains. Chance
-// explains nothing if all calls usually work.
+// enoughWorked reports whether enough calls worked: at least 90 % of the calls that usually work,
+// less a tolerance. The parameter `usual` is the share of calls that usually work. The tolerance is
+// for random differences: it is two standard deviations of the number of calls that work. A
+// simulated call may stand for several calls of a larger system, and `scale` is how many. The
+// larger `scale` is, the larger is the tolerance. If all calls usually work, the tolerance is 0.
 func enoughWorked(calls, worked int, usual float64, scale int) bool {
 	n := float64(calls)
 	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(scale))
 	return float64(worked) >= float64(goodShare*usual*n)-chance
 }
 
-// emptyIn estimates the time until the queues are empty. It assumes that the queues go on changing
-// as in the last third of the time after the second `end`. It returns 0 unless the queues get
-// shorter by more than chance explains. growing reports whether the queues get longer by more than
-// chance explains.
+// emptyIn estimates the time until the queues are empty. The parameter `end` is the second at which
+// the last event ends. emptyIn looks at the last third of the time between `end` and the end of the
+// run, and assumes that the queues go on changing as in this third. It returns 0 unless the queues
+// get shorter by more than chance explains. growing reports whether the queues get longer by more
+// than chance explains.
 func emptyIn(r *Result, end int) (left time.Duration, growing bool) {
 	from := len(r.Seconds) - (len(r.Seconds)-end)/3
 	n := len(r.Seconds) - from
@@ -156,8 +158,9 @@ func emptyIn(r *Result, end int) (left time.Duration, growing bool) {
 		}
 	}
 	slope /= weights
-	// The slope of a line through n random steps has a variance of 1.2 v / n, where v is the
-	// variance of one step. Chance explains up to two standard deviations.
+	// If a line is fitted to a queue that changes by n random steps, the slope of the line has a
+	// variance of 1.2 v / n, where v is the variance of one step. Chance explains a slope of up to two
+	// standard deviations.
 	mean := steps / float64(n-1)
 	variance := squares/float64(n-1) - float64(mean*mean)
 	chance := 2 * math.Sqrt(max(0, 1.2*variance/float64(n)))
