@@ -60,7 +60,7 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 }
 
 // VendorAdvice is an Advise for a [Transport]. Besides Retry-After it reads the headers of several
-// vendors. If the response has several of these headers, the first line of the table that applies
+// vendors. If the response has several of these headers, the first row of the table that applies
 // gives the wait:
 //
 //	Retry-After-Ms, X-Ms-Retry-After-Ms  milliseconds        OpenAI, Azure

@@ -24,20 +24,28 @@ type attempt struct {
 	x      *exchange
 	number int
 
-	req   *http.Request // the request that Base gets: &made, or a copy of made with a trace
+	req   *http.Request // the request that Base gets: &made, or a copy of `made` with a trace
 	made  http.Request  // a copy of the caller's request
-	url   url.URL       // the URL of made; not used if made shares the caller's URL, see newRequest
+	url   url.URL       // the URL of `made`, unless `made` shares the caller's URL: see newRequest
 	body  responseBody  // the body of the response, as the caller gets it
-	given *http.Request // the Request of the response, as Check gets it
+	given *http.Request // the field Request of the response that Check gets
 
 	sent      evidence
-	ends      bool  // a Read of the response's body returns soon after the attempt has ended
-	mayBeDone bool  // the server may have processed the request
-	unsent    bool  // a hint, not a proof as !mayBeDone is: Base says that there was no connection
-	status    int   // the status of the response; 0: there was no response
-	failure   error // the error of a failed attempt; nil before the end and after a success
-	before    error // the error of a request whose answer was lost below this Transport
-	to        destination
+	readEnds  bool // if the attempt ends, a Read of the response's body returns soon
+	mayBeDone bool // the server may have processed the request
+
+	// unsent is true if the error of Base says that there was no connection. This is only a hint. The
+	// proof that the server has not processed the request is !mayBeDone.
+	unsent bool
+
+	status  int   // the status of the response; 0: there was no response
+	failure error // the error of a failed attempt; nil before the end and after a success
+
+	// before is the error of an earlier request of this attempt whose answer was lost. net/http or a
+	// Transport below has sent this request. If there was no such request, before is nil.
+	before error
+
+	to destination
 }
 
 // send makes the request of this attempt and sends it through Base. It returns either a response or
@@ -72,7 +80,7 @@ func (a *attempt) send() (*http.Response, error) {
 		resp.Request = req.WithContext(a.x.req.Context())
 	}
 	a.given = resp.Request
-	a.ends = a.x.plain
+	a.readEnds = a.x.plain
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)
 	}
@@ -181,8 +189,9 @@ func (a *attempt) isLost() bool {
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
 }
 
-// lostAs returns the error of a lost attempt: a.before if it is set, and otherwise the error that
-// Check returned. If a is nil, lostAs returns nil.
+// lostAs returns the error that the field Before of a *retry.Error gets for the attempt a, whose
+// answer was lost (see isLost). This is a.before if it is set, and otherwise the error that Check
+// returned. If a is nil, lostAs returns nil.
 func (a *attempt) lostAs() error {
 	if a == nil {
 		return nil
@@ -215,16 +224,18 @@ func attemptIn(ctx context.Context) *attempt {
 }
 
 // attemptFor returns a new attempt for a response that does not belong to an attempt. The new
-// attempt is needed to discard the response. When the attempt ends, the body is closed, because
-// nothing else ends a Read that hangs. A body of net/http may be closed during a Read. The
-// exception is a compressed body whose first bytes have not arrived: its Close waits for the Read.
+// attempt is needed to discard the response. When the new attempt ends, the body is closed, because
+// nothing else ends a Read that hangs. net/http allows a Close during a Read. But the Close of a
+// compressed body whose first bytes have not arrived waits for the Read.
 func attemptFor(resp *http.Response) *attempt {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if rc := resp.Body; rc != nil && rc != http.NoBody {
 		once := &closing{rc, sync.OnceValue(rc.Close)}
 		resp.Body = once
 		context.AfterFunc(ctx, func() {
-			defer func() { _ = recover() }() // drain also calls Close, and passes its panic on
+			// A panic of Close would crash the program here. It is not lost: drain also calls once.Close,
+			// which panics again, and discard passes this panic on to its caller.
+			defer func() { _ = recover() }()
 			_ = once.Close()
 		})
 	}

@@ -106,7 +106,8 @@ func FirstEvent(
 
 const firstEventBytes = 64 << 10
 
-// hasText reports whether a response has a body that is not a connection.
+// hasText reports whether a response has a body that ends. The body of a 101 Switching Protocols is
+// the connection itself, so hasText reports false for a 101.
 func hasText(resp *http.Response) bool {
 	return resp != nil && resp.StatusCode != http.StatusSwitchingProtocols &&
 		resp.Body != nil && resp.Body != http.NoBody
@@ -148,7 +149,8 @@ func (b *readBody) Read(p []byte) (int, error) {
 	}
 }
 
-// A recorder reads from a body, and adds the bytes to the head of the body.
+// A recorder reads from the ReadCloser of a readBody, and appends the bytes to the head of the
+// readBody. So the caller can read these bytes again.
 type recorder struct{ *readBody }
 
 func (r recorder) Read(p []byte) (n int, err error) {
@@ -169,7 +171,7 @@ var errEnough = errors.New("retryhttp: no event was accepted in the first 64 KiB
 // the same limit.
 const emptyReads = 100
 
-// readSome reads one byte or more, or returns an error.
+// readSome calls Read until it gets a byte or an error, at most emptyReads times.
 func readSome(r io.Reader, p []byte) (n int, err error) {
 	for range emptyReads {
 		if n, err = r.Read(p); n > 0 || err != nil {
@@ -179,7 +181,8 @@ func readSome(r io.Reader, p []byte) (n int, err error) {
 	return 0, io.ErrNoProgress
 }
 
-// A someReader is a Reader whose Read calls readSome.
+// A someReader is a Reader whose Read calls readSome. So io.ReadAll cannot loop forever over a
+// Reader that returns neither a byte nor an error.
 type someReader struct{ io.Reader }
 
 func (r someReader) Read(p []byte) (int, error) { return readSome(r.Reader, p) }

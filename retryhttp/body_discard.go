@@ -52,7 +52,7 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	limit := discardBytes
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
-		limit = 0 // the body is the connection, and only Close ends a Read of it
+		limit = 0 // the body is the connection: do not read, because only Close would end a Read
 	case resp.ContentLength > discardBytes:
 		limit = keep // the body is too long to be read to its end
 	}
@@ -62,7 +62,7 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	}
 	late := time.AfterFunc(discardTime-discardGrace, a.end)
 	defer late.Stop()
-	if a.ends {
+	if a.readEnds {
 		a.drain(resp.Body, limit, text)
 		return text.soFar()
 	}
@@ -133,7 +133,7 @@ func (k *kept) add(p []byte) {
 	k.text, k.free = append(k.text, p...), k.free-len(p)
 }
 
-// soFar returns the bytes that were added. Bytes that are added later are not stored.
+// soFar returns the bytes that were added. After soFar, further calls of add store nothing.
 func (k *kept) soFar() []byte {
 	if k == nil {
 		return nil

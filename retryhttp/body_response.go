@@ -8,8 +8,8 @@ import (
 )
 
 // cancelAtEnd makes b a body that reads rc. The body calls cancel at the end of rc, after a failed
-// Read, and on Close. cancelAtEnd returns b. If rc can be written to, it returns an upgraded that
-// contains b.
+// Read, and on Close. cancelAtEnd returns b. If rc is also an io.Writer, cancelAtEnd returns a
+// value of the type upgraded, which contains b.
 func cancelAtEnd(
 	rc io.ReadCloser, cancel context.CancelCauseFunc, b *responseBody,
 ) io.ReadCloser {
@@ -21,7 +21,7 @@ func cancelAtEnd(
 }
 
 // A responseBody is the body of a response as the caller gets it. It cancels the context of its
-// attempt at its end, after a failed Read, and on Close.
+// attempt when it has been read to its end, after a failed Read, and on Close.
 type responseBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc

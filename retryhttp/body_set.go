@@ -98,7 +98,8 @@ type sharedSeeker struct {
 	turn   *seekerBody // the only body that may read; nil: no body may read
 }
 
-// rewind seeks to the start, and returns the body for the next attempt.
+// rewind seeks to the position `start`, which SetBody noted, and returns the body for the next
+// attempt.
 func (s *sharedSeeker) rewind() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,9 @@ func BorrowBudget(h http.Handler, limit int) http.Handler {
 		ctx, loan := borrow(r.Context(), r.Header.Values(lentName), limit)
 		if loan.asked() {
 			r := &reporter{ResponseWriter: w, loan: loan}
-			defer r.report() // also after a panic, because an outer handler may respond
+			// Deferred, so that the header is also set after a panic of h: an outer handler may recover
+			// and write the response.
+			defer r.report()
 			w = r
 		}
 		h.ServeHTTP(w, r.WithContext(ctx))

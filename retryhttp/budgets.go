@@ -8,20 +8,21 @@ import (
 	"github.com/goretry/retry"
 )
 
-// targets keeps a Budget for each target. A target is a host. targets also keeps the key of the
-// last target, so the key is computed only once if all requests go to one host.
+// targets keeps a Budget for each target. A target is a scheme, a host name and a port: see the
+// type host. targets also keeps the key of the last target, so the key is computed only once if all
+// requests go to one target.
 type targets struct {
 	retry.Budgets
 	last atomic.Pointer[hostKey]
 }
 
-// A hostKey is a host, and the text that is its key in a retry.Budgets.
+// A hostKey is a target, and the text that is its key in a retry.Budgets.
 type hostKey struct {
 	host
 	key string
 }
 
-// budgetOf returns the Budget for the host of a URL. The caller must call done when it no longer
+// budgetOf returns the Budget for the target of a URL. The caller must call done when it no longer
 // uses the Budget.
 func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
 	h, last := hostOf(u), t.last.Load()

@@ -233,7 +233,7 @@ func TestBudgetErrorEscapesTheHost(t *testing.T) {
 // A single call that waits for a server to start uses up the default Budget of the target. Its
 // error says what to set.
 func TestBudgetOfACallThatWaits(t *testing.T) {
-	const see, set = "for http://example.test; see retryhttp.Transport.Budgets", "for http://example.test; to wait for a server that starts, set retryhttp.Transport.Budgets to retryhttp.NoBudgets"
+	const see, set = "for http://example.test; see retryhttp.Transport.Budgets", "for http://example.test; to wait until a server has started, set retryhttp.Transport.Budgets to retryhttp.NoBudgets"
 	for _, row := range []struct {
 		name     string
 		has      int // how many retries the Budget holds before the calls

@@ -22,12 +22,13 @@ type evidence struct {
 	asked atomic.Bool  // Base has called GetConn, so it reports to the trace
 	got   atomic.Int32 // the connections that Base has got: gotNone, gotConn or gotHTTP1
 	wrote atomic.Int32 // how often a whole header was written to a connection
-	waits atomic.Bool  // a header was written, and its answer has not begun
-	again atomic.Bool  // Base has got a connection for a repeat, before the answer has begun
+	waits atomic.Bool  // a header was written, and the answer to it has not begun
+	again atomic.Bool  // Base has got a connection while waits was true, so it repeats the request
 }
 
-// The values of evidence.got. One field says whether there was a connection and whether it spoke
-// HTTP/1, because each request allocates an exchange, which contains the evidence.
+// The values of evidence.got. The field `got` says both whether there was a connection and whether
+// it spoke HTTP/1. One field for both saves memory: each request allocates an exchange, which
+// contains the evidence.
 const (
 	gotNone  int32 = iota
 	gotConn        // any other connection
@@ -38,8 +39,9 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GetConn: func(string) { e.asked.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			// WroteHeaders would be too late for this: over HTTP/2, net/http may call it after it has
-			// got the answer.
+			// If Base gets a connection before the answer has begun, it repeats the request. The hook
+			// WroteHeaders would notice this too late: over HTTP/2, net/http may call WroteHeaders after it
+			// has got the answer.
 			if e.waits.Load() {
 				e.again.Store(true)
 			}
@@ -57,8 +59,10 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 	}
 }
 
-// overHTTP1 reports whether a TLS connection speaks HTTP/1. For a connection without TLS it reports
-// false, because all connections of an http.Transport without TLS speak the same protocol.
+// overHTTP1 reports whether conn is a TLS connection that speaks HTTP/1. Its callers look for an
+// HTTP/1 connection among connections that speak HTTP/2. Only TLS connections can differ in this
+// way, because the server chooses the protocol of each of them. Without TLS, all connections of an
+// http.Transport speak the same protocol, so overHTTP1 reports false.
 func overHTTP1(conn net.Conn) bool {
 	c, ok := conn.(*tls.Conn)
 	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
@@ -98,16 +102,18 @@ var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
 
 // forbidRepeats keeps net/http from repeating req after the header of req has been written.
 //
-// net/http repeats a request with an Idempotency-Key, if the name of the header is in canonical
-// form. Therefore this function writes the name in lower case. net/http also repeats a GET, HEAD,
-// OPTIONS or TRACE if it has no body, or if its GetBody returns a body. Therefore this function
-// lets GetBody fail after the header has been written. If there is no body, it sets an empty body
-// and a GetBody. Over HTTP/1 an empty body sends nothing.
+// net/http repeats a request if the map Header has the key Idempotency-Key or X-Idempotency-Key,
+// spelled in this way. Therefore this function replaces the key by its lower-case form, which
+// net/http does not look up, and which means the same to a server. net/http also repeats a GET,
+// HEAD, OPTIONS or TRACE if it has no body, or if its GetBody returns a body. Therefore this
+// function lets GetBody fail after the header has been written. If there is no body, it sets an
+// empty body and a GetBody. Over HTTP/1 an empty body sends nothing.
 //
-// If http2 is true, the function does not set an empty body. Over HTTP/2 the server could not see
-// that the body is empty, and a proxy could not send the request again. The repeats of net/http
-// over HTTP/2 need not be prevented, because net/http repeats requests that the server has
-// refused before processing them.
+// If http2 is true, the function does not set an empty body. Over HTTP/2, a request with an empty
+// body looks like a request with a body of unknown length, which a proxy could not send again. The
+// repeats of net/http over HTTP/2 need not be prevented, because there net/http repeats only
+// requests that the server has refused before processing them. The function repeated names the one
+// exception.
 func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := req.Header[key]; ok {

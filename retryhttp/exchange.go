@@ -40,8 +40,9 @@ import (
 //     if the caller does not get it.
 //
 // If the body of a download breaks off, a new exchange fetches the missing bytes: see fetch
-// (resume.go). This exchange has the same steps, but its loop calls another function. This function
-// first returns the error of the broken body, and then calls the method attempt.
+// (resume.go). This exchange has the same steps, but its loop calls another function. The first
+// call of this function returns the error of the broken body. Each later call calls the method
+// attempt.
 //
 // Only one goroutine changes an exchange. The field hedged is an exception, because a Hedge below
 // sets it, and Base may call the Hedge in another goroutine. The exchange is also the context of
@@ -55,7 +56,7 @@ type exchange struct {
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
 	checks CheckFunc     // the Check of the Transport; in fetch (resume.go), a function around it
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
-	budget *retry.Budget // the Budget for retries; nil: there is no Budget, and its methods do nothing
+	budget *retry.Budget // the Budget for retries; nil: no Budget (the methods of nil do nothing)
 	done   func()        // ends the use of a target's Budget; nil: budget does not belong to a target
 
 	// plain is true if Base is an http.Transport and no function of the user sees the request or the
@@ -150,12 +151,15 @@ func (x *exchange) attempt(ctx context.Context) error {
 			a.cancel(nil)
 		}
 	}()
-	inTime := func() bool { return true } // stops the timeout; returns false if ctx has ended
+	// inTime stops the timeout below, and returns false if ctx has already ended. Without an
+	// AttemptTimeout, there is no timeout to stop, and inTime returns true.
+	inTime := func() bool { return true }
 	var tooLate *timeoutError
 	if x.policy.AttemptTimeout > 0 {
 		tooLate = &timeoutError{x.policy.AttemptTimeout}
 		inTime = context.AfterFunc(ctx, func() {
-			// ctx also ends with the caller's context. Then tooLate must not become the cause.
+			// ctx also ends if the caller's context ends. In this case the attempt's context gets the cause
+			// of the caller's context, and must not get the cause tooLate.
 			if x.Err() == nil {
 				a.cancel(tooLate)
 			}
@@ -169,7 +173,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	// stands. net/http does the same: it returns a response even if its context ends right after the
 	// header.
 	if !inTime() && x.resp != nil && x.Err() == nil {
-		x.discard() // its body can no longer be read
+		x.discard() // the timeout has canceled the attempt, so the body can no longer be read
 		x.failure = x.check(tooLate)
 	}
 	a.failure = x.failure
@@ -182,14 +186,16 @@ func (x *exchange) attempt(ctx context.Context) error {
 }
 
 // next makes the next attempt. Its context is a child of the context of the caller's request. If
-// the answer of the previous attempt was lost, next stores that attempt in x.lost. A lost attempt
-// with a response does not replace a lost attempt without a response.
+// the server may have processed the previous attempt without confirming it (see isLost), next
+// stores the previous attempt in x.lost. There is one exception: if x.lost got no response, and the
+// previous attempt got one, x.lost is unchanged.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
 		a = &attempt{number: before.number}
-		// If a 4xx ends the call, the error of x.lost becomes the field Before of the call's error. An
-		// attempt without a response explains the 4xx better than an attempt with a status.
+		// If a 4xx ends the call, the error of x.lost becomes the field Before of the call's error, as a
+		// possible cause of the 4xx. An attempt without a response is a more likely cause than an attempt
+		// with a response such as a 503.
 		if before.isLost() && (before.status == 0 || x.lost == nil || x.lost.status != 0) {
 			x.lost = before
 		}
@@ -213,7 +219,8 @@ func (x *exchange) check(err error) error {
 	if _, late := err.(*timeoutError); late {
 		// The context of the attempt is done. Check gets a context that is not done, so that Check does
 		// not mistake the timeout for the end of the caller's context. Like the context of the attempt,
-		// it has attemptKey, by which the function Check finds the Transport, and no policy.
+		// this context has no policy. It also has attemptKey, by which the function Check finds the
+		// Transport.
 		ctx := context.WithValue(x.Context, policyKey{}, nil)
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
@@ -240,11 +247,11 @@ func (x *exchange) unsent(what string, err error) error {
 }
 
 // settle adds the Ratio of the Budget to the Budget if the attempt failed with a status that shows
-// that the server works. After a success the loop adds the Ratio. A response with a Retry-After
+// that the server works. After a success, retry.Do adds the Ratio. A response with a Retry-After
 // does not show that the server works, because it asks for fewer requests.
 //
-// settle also decides whether the next retry takes nothing from the Budget of a target. The first
-// retry after a 401 or a 407 takes nothing, because it may need only new credentials.
+// settle also sets x.skipBudget: the first retry after a 401 or a 407 takes nothing from the Budget
+// of a target, because it may need only new credentials.
 func (x *exchange) settle() {
 	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) &&
 		retry.RetryAfterOf(x.failure) == 0
@@ -263,7 +270,7 @@ var (
 	errTrailer = errors.New("the request has a Trailer, so it is sent once")
 
 	errSeeBudgets   = errors.New("see retryhttp.Transport.Budgets")
-	errSetNoBudgets = errors.New("to wait for a server that starts, " +
+	errSetNoBudgets = errors.New("to wait until a server has started, " +
 		"set retryhttp.Transport.Budgets to retryhttp.NoBudgets")
 )
 
@@ -330,9 +337,9 @@ func (x *exchange) discard() {
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
 //     lost. Then Before is the error of that request. Either an earlier attempt has sent the
-//     request, or net/http or a Transport below has sent it within the last attempt. The loop has
-//     already set Before if Check did not return in time, because the error of the last attempt is
-//     only a timeout then.
+//     request, or net/http or a Transport below has sent it within the last attempt. But if the
+//     loop has set Before, complete does not change it. The loop sets Before if the last error is
+//     only a timeout, for example because Check did not return in time.
 //
 // OnEvent has already got the event CallFinished, without these details.
 func (x *exchange) complete(err error) error {
@@ -403,8 +410,9 @@ func (x *exchange) cleanUp() {
 }
 
 // Value returns the exchange for the key ctxvalue.Hedge, which RequestOf and Hedged both use. For
-// policyKey it returns nil, so that a request that OnEvent or Wait sends does not use the policy of
-// WithPolicy. For any other key it returns the value in the context of the caller's request.
+// policyKey it returns nil: OnEvent and Wait get x as their context, and a request that they send
+// with it must not use the policy of WithPolicy. For any other key it returns the value in the
+// context of the caller's request.
 func (x *exchange) Value(key any) any {
 	switch key.(type) {
 	case ctxvalue.Hedge:
@@ -419,9 +427,10 @@ func (x *exchange) Value(key any) any {
 // String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }
 
-// isFor reports whether ctx is the context of x. OnEvent or Wait may send another request with the
-// context of x through a Transport. The context of an attempt of that request also leads to x, but
-// it contains another attempt than the context of x. For such a context, isFor reports false.
+// isFor reports whether ctx is x, or a context made from x that has no attempt of its own. OnEvent
+// or Wait may send another request with the context x through a Transport. The contexts of the
+// attempts of that request are made from x, so Hedged finds x in them too. But each of them has an
+// attempt of its own, so isFor reports false.
 func (x *exchange) isFor(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }
 
 // The function Hedged calls this method. It reports whether the answer of the last attempt came

@@ -16,10 +16,11 @@ import (
 )
 
 // A Gate holds back requests if their target has asked another caller to wait. A 429 Too Many
-// Requests or a 403, with a Retry-After of 10 ms or more, closes the gate for its target. Until the
-// wait has passed, the Gate holds back all requests to this target. Then each request is sent at a
-// random time within a quarter of the wait. Example: after a Retry-After of 8s, the requests are
-// sent within 2 seconds.
+// Requests or a 403 closes the gate for its target if it asks for a wait of 10 ms or more, in
+// Retry-After or in another header that the Transport's Advise reads. Until the wait has passed,
+// the Gate holds back all requests to this target. Then each request is sent at a random time
+// within a quarter of the wait. Example: with a Retry-After of 8s, the requests are sent between 8
+// and 10 seconds after the answer.
 //
 // A Gate cannot help requests that are already in flight when the first 429 arrives.
 //
@@ -50,7 +51,8 @@ type Gate struct {
 
 	// If Unavailable is true, a 503 with a Retry-After closes the gate too. Leave Unavailable false if
 	// a host has several replicas. Otherwise the 503 of one replica that shuts down holds back the
-	// requests to all other replicas. With ten replicas, less than a tenth of the calls then finish.
+	// requests to all other replicas. Example: while one of ten replicas shuts down, callers that all
+	// wait for its Retry-After finish less than a tenth of their calls.
 	Unavailable bool
 
 	// OnClose is called once when a pause begins. It gets the length of the pause and the error of the
@@ -71,7 +73,9 @@ func (g *Gate) key(req *http.Request) string {
 	}
 	name := cmp.Or(req.Host, req.URL.Host)
 	if len(req.URL.Scheme)+len(name) > longestHost {
-		return "" // a redirect may lead to any name, and up to 10,000 keys are stored
+		// A redirect may lead to a name of any length. Up to 10,000 keys are stored, so long names would
+		// take much memory.
+		return ""
 	}
 	key := req.URL.Scheme + "://" + strings.ToLower(name)
 	for _, name := range secretHeaders {
@@ -87,7 +91,8 @@ var secretHeaders = []string{
 	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key",
 }
 
-// keySeed is random, so that a key in a log does not help to guess a password.
+// keySeed is the seed of the hash of the secret headers in a key. It is random, so that nobody who
+// reads a key in a log can find the password by hashing guesses.
 var keySeed = maphash.MakeSeed()
 
 // A passage holds back the attempts of one exchange at a Gate.
@@ -175,5 +180,6 @@ func (p *passage) learn(status int, failure error) {
 	}
 }
 
-// holds reports whether the gate is closed for the key of this passage.
+// holds reports whether the Gate holds back requests with the key of this exchange at present. If p
+// is nil, holds reports false.
 func (p *passage) holds() bool { return p != nil && !p.pauses.Last(p.key).Over(time.Now()) }

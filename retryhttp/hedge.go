@@ -76,8 +76,9 @@ type Hedge struct {
 	// because each success would refill it twice.
 	//
 	// If Budgets is nil, each target gets a Budget{Size: 10, Ratio: 0.05, RefillEvery: 5m}. The Hedge
-	// keeps the Budgets of up to 1,000 targets, as a Transport does. The Ratio of 0.05 allows one
-	// second request for 20 successful answers that arrive before After has passed.
+	// keeps the Budgets of up to 1,000 targets, as a Transport does. Because of the Ratio 0.05, every
+	// 20 successful answers that arrive before After has passed allow the Hedge to send one more
+	// request twice.
 	Budgets func(*http.Request) *retry.Budget
 
 	// OnHedge is called once for each second request, before RoundTrip returns. won reports whether
@@ -149,10 +150,11 @@ func hedgeable(req *http.Request) bool {
 		!sentOnce(req)
 }
 
-// sentOnce reports whether a request belongs to an attempt that must not be sent twice. It does not
-// compare URLs, because a RoundTripper in between may have changed the URL. A request that Prepare
-// sends does not belong to the attempt: the destination of the attempt is stored only after Prepare
-// has returned, so sentOnce returns false for such a request.
+// sentOnce reports whether a request belongs to an attempt that must not be sent twice. It looks
+// for the attempt in the context of the request, and does not compare URLs, because a RoundTripper
+// in between may have changed the URL. A request that Prepare sends has the same context, but does
+// not belong to the attempt. While Prepare runs, to.known is false, so sentOnce returns false for
+// such a request.
 func sentOnce(req *http.Request) bool {
 	a := attemptIn(req.Context())
 	return a != nil && a.to.known.Load() && (a.x.needsProof || a.max() == 1)
@@ -163,8 +165,8 @@ type race struct {
 	h       *Hedge
 	req     *http.Request
 	attempt *attempt      // the attempt that sends req; nil: there is no Transport above
-	in      *attempt      // the attempt in the context of req; it may send another request than req
-	budget  *retry.Budget // the Budget for second requests; nil: none
+	in      *attempt      // the attempt in the context of req; its request may differ from req
+	budget  *retry.Budget // the Budget for second requests; nil: there is no such Budget
 	first   leg
 
 	mu     sync.Mutex    // guards the fields below, and "ended" and "freed" of both legs
@@ -187,8 +189,8 @@ type leg struct {
 	ended, freed bool // ended: Base has returned; freed: the response is discarded
 }
 
-// The function Hedged finds l in ctx and calls this method. It reports whether ctx is the context
-// of a second request.
+// The function Hedged finds l in ctx and calls this method. The method reports whether ctx is the
+// context of a second request.
 func (l *leg) Hedged(ctx context.Context) bool { return l.second && l.isFor(ctx) }
 
 // isFor reports whether ctx is the context of l. It reports false for the context of an attempt of
@@ -282,8 +284,8 @@ func (l *leg) judge() {
 // ended, if After has passed. If the second request may still succeed, settle waits for it.
 func (r *race) settle() *leg {
 	best, wins := &r.first, r.first.ok || r.first.asks
-	// If the second request is in flight, and may succeed, a failed first answer gives its connection
-	// back.
+	// If the first answer is a failure and the second request is in flight, release stores the body of
+	// the first answer. This frees its connection, for which the second request may be waiting.
 	kept := wins || !r.hasSecond() || best.release()
 	won := r.end(best, wins)
 	if won == nil { // the second request may succeed
@@ -305,8 +307,8 @@ func (r *race) settle() *leg {
 	return won
 }
 
-// hasSecond reports whether the second request was sent. If it was not sent, it can no longer be
-// sent.
+// hasSecond reports whether the second request was sent. If it was not sent, hasSecond makes the
+// first leg the winner, so that the second request is not sent later.
 func (r *race) hasSecond() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -327,7 +329,9 @@ func (l *leg) release() (kept bool) {
 	body := &endedBody{ReadCloser: l.resp.Body}
 	l.resp.Body = body
 	cancel := func(cause error) {
-		// If the body was read to its end, the caller may get this answer. So its context must not end.
+		// If the body was read to its end, RoundTrip may still return this answer, with the stored body.
+		// The context of an answer that is returned must not end before the caller has read or closed the
+		// body, so it is not canceled here.
 		if !body.ended.Load() {
 			l.cancel(cause)
 		}
@@ -347,7 +351,7 @@ var errDropped = errors.New("retryhttp: the body of the first answer was too lon
 // An endedBody stores whether a body was read to its end.
 type endedBody struct {
 	io.ReadCloser
-	ended atomic.Bool // atomic, because a goroutine of discard may still read
+	ended atomic.Bool // atomic, because discard may return while its goroutine still calls Read
 }
 
 func (b *endedBody) Read(p []byte) (int, error) {
@@ -358,9 +362,9 @@ func (b *endedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end is called when the request of l has ended. If no leg has won yet, l wins in two cases: the
-// argument wins is true, or there is no second leg. end returns the leg that has won, or nil if no
-// leg has won yet.
+// end is called when the request of l has ended. If no leg has won yet, l wins if the parameter
+// `wins` is true or if there is no second leg. end returns the leg that has won, or nil if no leg
+// has won yet.
 func (r *race) end(l *leg, wins bool) (won *leg) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -380,8 +384,8 @@ func (r *race) abandon() {
 	r.endLosers()
 }
 
-// endLosers ends the requests that have lost. It cancels a request in flight, and discards the
-// response of a request that has ended.
+// If a leg has won, endLosers ends every other leg. It cancels a request in flight, and discards
+// the response of a request that has ended.
 func (r *race) endLosers() {
 	for _, lost := range [...]*leg{&r.first, r.second} {
 		switch {
@@ -395,8 +399,8 @@ func (r *race) endLosers() {
 	}
 }
 
-// free discards the response of a request that has lost. It runs in a new goroutine and recovers a
-// panic of the body, which would otherwise crash the program.
+// free discards the response of a leg that RoundTrip does not return. It runs in a new goroutine
+// and recovers a panic of the body, which would otherwise crash the program.
 func (l *leg) free() {
 	defer func() { _ = recover() }()
 	(&attempt{Context: l.ctx, cancel: l.cancel}).discard(l.resp, 0)

@@ -43,7 +43,7 @@ func hostOf(u *url.URL) host {
 }
 
 // String returns h as the beginning of a URL, such as "http://db:8080". If h is too long to be
-// stored, the text is also longer than longestHost.
+// stored, String returns only the name.
 func (h host) String() string {
 	if h.tooLong() {
 		return h.name

@@ -38,12 +38,14 @@ import (
 // net/http itself repeats a request if the server has closed the idle connection that the request
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
 // The request fails instead, and a Transport above retries it and counts the retry. To prevent the
-// repeats, LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case.
-// It does not prevent repeats over HTTP/2, because there net/http repeats requests that the server
-// has refused before processing them. If all earlier answers of a host came over HTTP/2, LendBudget
-// expects HTTP/2 again. If the request then gets an idle HTTP/1 connection, LendBudget sets the
-// header Retry-Budget to 0 before the header is sent. This does not work with a base that copies
-// the header, such as some bases for tracing.
+// repeats of a GET, LendBudget sets a GetBody that fails. To prevent the repeats of a POST,
+// LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case. Then
+// net/http does not find these headers and does not repeat the POST, and for the server they are
+// the same headers. LendBudget does not prevent repeats over HTTP/2, because there net/http repeats
+// requests that the server has refused before processing them. If all earlier answers of a host
+// came over HTTP/2, LendBudget expects HTTP/2 again. If the request then gets an idle HTTP/1
+// connection, LendBudget sets the header Retry-Budget to 0 before the header is sent. This does not
+// work with a base that copies the header, such as some bases for tracing.
 //
 // If base is nil, http.DefaultTransport is used. If limit is below 1, the header Retry-Budget is
 // always 0.
@@ -105,7 +107,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	out.Header = header
 	sent.forbidRepeats(out, http2)
 
-	resp, err := l.under.base().RoundTrip(out) // if it panics, no lent retry goes back
+	resp, err := l.under.base().RoundTrip(out) // if it panics, the lent retries are not given back
 	switch {
 	case err != nil:
 		if !sent.mayBeDone(checked(err), ctx.Err() != nil) {
@@ -163,7 +165,8 @@ func (l *lender) learn(h host, protocol int) {
 	case l.http2 == nil, !known && len(l.http2) == 1000:
 		l.http2 = map[host]bool{}
 	}
-	l.http2[h.clone()] = protocol == 2 // a clone does not keep the URL in memory
+	// The strings of h are parts of the URL, and would keep the whole URL in memory. So h is cloned.
+	l.http2[h.clone()] = protocol == 2
 }
 
 // ledAway reports whether a redirect has led req to another scheme or host, even if a later

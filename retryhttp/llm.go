@@ -200,7 +200,8 @@ func failureIn(data []byte) (found failureLLM) {
 	case text == "" && isError(inner):
 		found = failureLLM{isError: true}
 		_ = json.Unmarshal(inner, &found)
-	case text != "" || failed: // found already has the fields that are next to the key "error"
+	case text != "" || failed:
+		// There is no error object to read. The fields next to the key "error" are already in `found`.
 		found.Message, found.isError = cmp.Or(found.Message, text), true
 		if failed {
 			found.Type = ""
@@ -210,9 +211,9 @@ func failureIn(data []byte) (found failureLLM) {
 	return found
 }
 
-// isOpening reports whether an event without an error comes before the first piece of an answer.
-// The parameters are the name and the data of the event. Some vendors write the type of an event
-// into the data, and others only into the name.
+// isOpening reports whether an event is of a kind that vendors send before the first piece of an
+// answer. The event must not be an error. The parameters are the name and the data of the event.
+// Some vendors write the type of an event into the data, and others only into the name.
 func (f *failureLLM) isOpening(event string, data []byte) bool {
 	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data)
 }
@@ -272,7 +273,7 @@ type detailLLM struct {
 
 // details returns the list "details" of an error of Gemini, at most headerElements elements.
 func (f *failureLLM) details() (list []detailLLM) {
-	_ = json.Unmarshal(f.Details, &list) // the object of Anthropic leaves list empty
+	_ = json.Unmarshal(f.Details, &list) // fails for the object of Anthropic; then list is empty
 	return list[:min(len(list), headerElements)]
 }
 
@@ -281,7 +282,7 @@ func (f *failureLLM) detailCode() string {
 	var details struct {
 		Code string `json:"error_code"`
 	}
-	_ = json.Unmarshal(f.Details, &details) // the list of Gemini leaves Code empty
+	_ = json.Unmarshal(f.Details, &details) // fails for the list of Gemini; then Code is empty
 	return details.Code
 }
 

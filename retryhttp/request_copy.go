@@ -14,8 +14,8 @@ func copyOf(ctx context.Context, req *http.Request) *http.Request {
 	return out
 }
 
-// unshare gives req copies of its header, its encodings and its URL. Before the call, req is a
-// shallow copy of another request. u is the memory for the copy of the URL.
+// unshare gives req copies of its Header, its TransferEncoding and its URL. Before the call, req is
+// a shallow copy of another request. u is the memory for the copy of the URL.
 func unshare(req *http.Request, u *url.URL) {
 	req.Header = cloneHeader(req.Header)
 	req.TransferEncoding = slices.Clone(req.TransferEncoding)

@@ -35,9 +35,9 @@ func ErrorOf(resp *http.Response) error {
 // names. The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not
 // failed, Result returns both unchanged.
 //
-// If resp does not come from a [Transport], set the Timeout of its http.Client. Otherwise a
-// compressed body whose first bytes never arrive holds its connection for as long as the server
-// keeps it open.
+// If resp does not come from a [Transport], set the Timeout of its http.Client. net/http cannot
+// close a compressed body before its first bytes have arrived. So without a Timeout, a body whose
+// first bytes never arrive holds its connection until the server closes the connection.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err
@@ -54,10 +54,14 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		return resp, nil
 	}
 	switch {
-	case a == nil || a.Err() != nil: // the attempt has ended; resp may have another body
+	case a == nil || a.Err() != nil:
+		// The response has no attempt, or its attempt has ended. An attempt that has ended cannot end a
+		// Read of a body that was set later.
 		a = attemptFor(resp)
-	case resp.Body != io.ReadCloser(&a.body): // a RoundTripper above has set a body; see discard
-		a.ends = false
+	case resp.Body != io.ReadCloser(&a.body):
+		// The caller, or a RoundTripper around the Transport, has replaced the body. The new body may
+		// ignore the context of the attempt: see discard.
+		a.readEnds = false
 	}
 	text := a.discard(resp, keptBytes)
 	if e := (*StatusError)(nil); errors.As(err, &e) {
@@ -70,7 +74,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 // in the context of the response's Request.
 type stopInfo struct {
 	req      *http.Request // the Request of the response; its context contains the stopInfo
-	original *http.Request // the Request that the response would have without the stopInfo
+	original *http.Request // the Request of the response before handOver added the stopInfo
 	attempt  *attempt      // the last attempt
 	err      error         // why no other attempt was made
 }

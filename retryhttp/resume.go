@@ -69,7 +69,8 @@ func (x *exchange) whyNot(resp *http.Response) string {
 	}
 }
 
-// identical reports whether the body of a response has no encoding.
+// identical reports whether the body of a response is sent without an encoding: its
+// Content-Encoding is missing or "identity", and net/http has not decompressed it.
 func identical(resp *http.Response) bool {
 	encoding := resp.Header.Get("Content-Encoding")
 	return !resp.Uncompressed && (encoding == "" || strings.EqualFold(encoding, "identity"))
@@ -87,8 +88,9 @@ func strongETag(resp *http.Response) string {
 	return tags[0]
 }
 
-// progressBytes is how many bytes a download must read before a retry takes nothing from the
-// Budget. A request costs about as many bytes.
+// If a download has read progressBytes bytes, the next retry takes nothing from the Budget. After
+// such a retry, the download must read as many bytes again. The number is about the size of a
+// request with its headers.
 const progressBytes = 1 << 10
 
 // A download is the body that the caller gets if Transport.Resume is set. A Read of the download
@@ -100,21 +102,21 @@ type download struct {
 	etag  string    // the ETag of the whole body
 	total int64     // the length of the whole body; -1: unknown
 	off   int64     // how many bytes the caller has read
-	free  int64     // the value of `off` when a retry last took nothing from the Budget
-	end   int64     // where the present part ends; -1: the first response is being read
+	free  int64     // the value of `off` at the last retry that took nothing from the Budget; 0: none
+	end   int64     // the offset at which the present part (a 206) ends; -1: no part yet
 	broke error     // an error that came together with bytes; for the next Read
 	err   error     // the error of every further Read
 
 	mu     sync.Mutex      // guards the fields below, because Close may run during a Read
-	body   io.ReadCloser   // the present body; nil between two parts and after Close
+	body   io.ReadCloser   // the present body; nil between two responses and after Close
 	closed bool            // Close was called
-	ctx    context.Context // the context of the requests for parts; nil before the first request
+	ctx    context.Context // the context of the requests for missing bytes; nil: no such request yet
 	cancel context.CancelFunc
 }
 
-// resume returns the body for the caller if Transport.Resume is set. If Resume does not apply to
-// the response, the download does not expect as many bytes as the Content-Length says, because a
-// Base may have decoded the body.
+// resume returns the body for the caller, a download, if Transport.Resume is set. If Resume does
+// not apply to the response, the length of the body is not compared with the Content-Length,
+// because a Base may have decoded the body.
 func (x *exchange) resume(resp *http.Response) io.ReadCloser {
 	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), body: resp.Body}
 	d.total, d.end = -1, -1
@@ -124,7 +126,7 @@ func (x *exchange) resume(resp *http.Response) io.ReadCloser {
 	return d
 }
 
-// Close closes the body, and ends a Read that waits for the next part.
+// Close closes the body, and ends a Read that waits for missing bytes.
 func (d *download) Close() error {
 	d.mu.Lock()
 	body, cancel := d.body, d.cancel
@@ -195,8 +197,8 @@ func (d *download) advance(n int, err error) (int, error) {
 }
 
 // closeBroken closes the body that broke off. It returns false if the caller has closed the
-// download. closeBroken also makes the ctx that Close cancels, so that Close can end the requests
-// for parts.
+// download. closeBroken also makes the context of the requests for the missing bytes, which Close
+// cancels.
 func (d *download) closeBroken() bool {
 	d.mu.Lock()
 	body, closed := d.body, d.closed
@@ -219,10 +221,10 @@ type part struct {
 	over       bool  // the server says that the body has no more bytes
 }
 
-// fetch fetches the missing bytes, starting at the offset off. It makes a new exchange under the
-// policy, and reads the first bytes into p. The attempt whose body broke off counts as the first
-// attempt of the exchange. Its error is the parameter `broke`. A later attempt fails if it gets no
-// byte.
+// fetch fetches the missing bytes, starting at the offset off. It makes a new exchange, whose
+// attempts the policy limits, and reads the first of the missing bytes into the slice p. The
+// attempt whose body broke off counts as the first attempt of the exchange. Its error is the
+// parameter `broke`. A later attempt fails if it gets no byte.
 func (d *download) fetch(p []byte, broke error) (int, error) {
 	if !d.closeBroken() {
 		return 0, http.ErrBodyReadAfterClose
@@ -325,13 +327,14 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	}
 }
 
-// isByteRanges reports whether the Content-Type of a response is multipart/byteranges. Such a body
-// has several parts, with boundary lines between them. A server must not send such a body if the
-// request asks for one range, and must never send such a body together with a Content-Range (RFC
-// 9110 section 15.3.7.2).
+// isByteRanges reports whether a Content-Type of a response contains multipart/byteranges. Such a
+// body has several parts, with boundary lines between them. A server must not send such a body if
+// the request asks for one range, and must never send such a body together with a Content-Range
+// (RFC 9110 section 15.3.7.2). isByteRanges searches the text, because mime.ParseMediaType fails if
+// a Content-Type contains two media types.
 func isByteRanges(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Type"], func(text string) bool {
-		text = strings.ToLower(text) // a Content-Type may contain two media types
+		text = strings.ToLower(text)
 		return strings.Contains(text, "multipart/byteranges") ||
 			strings.Contains(text, "multipart/x-byteranges")
 	})

@@ -24,8 +24,9 @@ func healthy(status int) bool {
 }
 
 // undone reports whether a status says that the server has refused the request before processing
-// it. Then even a POST may be sent again. The function Check retries only some of these statuses,
-// and some only with a Retry-After. A Check of the user may retry all of them.
+// it. Then even a POST may be sent again. A 429 counts because servers check the rate limit before
+// they process a request. The function Check retries only some of these statuses, and some only
+// with a Retry-After. A Check of the user may retry all of them.
 func undone(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, // RFC 9110 section 15.5.2: the request "has not been applied"
@@ -34,7 +35,7 @@ func undone(status int) bool {
 		http.StatusRequestEntityTooLarge, // RFC 9110 section 15.5.14: the server is "refusing to process"
 		http.StatusMisdirectedRequest,    // RFC 9110 section 15.5.20
 		http.StatusTooEarly,              // RFC 8470 section 5.2
-		http.StatusTooManyRequests:       // RFC 6585 section 4: servers check the limit before the work
+		http.StatusTooManyRequests:       // RFC 6585 section 4
 		return true
 	default:
 		return false

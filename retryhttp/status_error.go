@@ -105,18 +105,19 @@ func (e *StatusError) Error() string {
 // contains every value that the field Request of this response has had. There can be several
 // values, because a Check may replace the Request.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
-	// The requests are compared first. If e is the error of a response to another call, that call may
-	// be writing hasBody at the same time.
+	// The requests must be compared before hasBody is read. If e is the error of a response to another
+	// call, that call may be writing hasBody at the same time, and reading it would be a data race.
 	if slices.Contains(requests, e.request) && e.hasBody {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
 }
 
-// After forgetBody, `keep` does nothing for the StatusError in failure. It is called before the
-// response of this StatusError is discarded. A Check may return the same error again for a later
-// attempt, and then the Body must not come from the later response. keep would not notice this,
-// because the responses of a call usually have the same Request. `requests` are all values that the
-// field Request of the discarded response has had.
+// After forgetBody, `keep` does nothing for the StatusError in failure. forgetBody is called before
+// the response of this StatusError is discarded. A Check may return the same error again for a
+// later attempt, and then the Body must not come from the later response. `keep` alone could not
+// prevent this: it recognizes a response by the field Request, and the responses of a call usually
+// have the same Request. `requests` are all values that the field Request of the discarded response
+// has had.
 func forgetBody(failure error, requests ...*http.Request) {
 	e, ok := failure.(*StatusError)
 	if !ok {

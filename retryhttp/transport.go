@@ -105,9 +105,9 @@ import (
 //
 // An idempotent request is sent again if its answer is lost. Then the first attempt may be the
 // cause of the second answer. Example: a server stores a PUT with If-None-Match, the connection
-// breaks, and the second attempt gets a 412. So if the last answer is a 4xx, the field Before of
-// the *retry.Error says whether the server may have processed an earlier attempt. Before is the
-// error of that earlier attempt: it got no answer, a 408 or 5xx, or an answer that broke off. A 408
+// breaks, and the second attempt gets a 412. So if the last answer is a 4xx, and the server may
+// have processed an earlier attempt, the field Before of the *retry.Error is the error of that
+// earlier attempt. Such an attempt got no answer, a 408, a 5xx, or an answer that broke off. A 408
 // counts because the timeouts of some frameworks send it after a handler has begun its work. Fiber
 // and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
 // connection breaks. Before reports such a repeat too.
@@ -115,9 +115,10 @@ import (
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There is
 // one exception: a proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
 // this package, may have sent the request twice, and the Transport cannot know it. If a Transport
-// below has made several attempts and got no answer, Before reports its error, even if none of
-// these attempts had a connection. Before is also nil for a GET that net/http has repeated, because
-// a GET changes no state. If Check accepts the 4xx, there is no *retry.Error, and so no Before.
+// below has made several attempts and got no answer, Before is its error. This error describes only
+// the last of these attempts, so Before is set even if none of them had a connection. Before is
+// also nil for a GET that net/http has repeated, because a GET changes no state. If Check accepts
+// the 4xx, there is no *retry.Error, and so no Before.
 type Transport struct {
 	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
 
@@ -192,10 +193,11 @@ type Transport struct {
 	// done, or if StallTimeout or AttemptTimeout has passed while Check was reading the body. After
 	// AttemptTimeout, Check is called again, with the error of the timeout.
 	//
-	// To keep the server's Retry-After, return or wrap an error of the method StatusError, of the
-	// function Check, or of retry.After. If Check reads the body of the response, Check must put a new
-	// body with the same bytes in its place. The old body must be closed, by Check or by the Close of
-	// the new body. If Check is nil, the function Check decides.
+	// To keep the server's Retry-After, return or wrap an error that was returned by
+	// Transport.StatusError, by the function Check of this package, or by retry.After. If Check reads
+	// the body of the response, Check must put a new body with the same bytes in its place. The old
+	// body must be closed, by Check or by the Close of the new body. If Check is nil, the function
+	// Check decides.
 	Check func(*http.Request, *http.Response, error) error
 
 	// Advise reads the advice in a response with a status of 400 or above: how long to wait before
@@ -347,8 +349,9 @@ func (t *Transport) plain(u *url.URL) bool {
 		t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
 }
 
-// fromEnvironment is the code pointer of http.ProxyFromEnvironment, which does not change the
-// request. It is the Proxy of http.DefaultTransport.
+// fromEnvironment is the address of the code of http.ProxyFromEnvironment. Go cannot compare two
+// functions, but it can compare these addresses. http.ProxyFromEnvironment does not change the
+// request, and is the Proxy of http.DefaultTransport.
 var fromEnvironment = reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 
 func (t *Transport) base() http.RoundTripper {

@@ -174,7 +174,7 @@ func (f Failure) healthy() bool {
 var (
 	errSeeBudgets   = errors.New("see Interceptor.Budgets")
 	errSetNoBudgets = errors.New(
-		"to wait for a server that starts, set Interceptor.Budgets to NoBudgets")
+		"to wait until a server has started, set Interceptor.Budgets to NoBudgets")
 )
 
 // Do calls fn once for each attempt that p allows. It passes the context of the attempt and its

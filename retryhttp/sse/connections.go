@@ -35,7 +35,7 @@ type connections struct {
 
 	events *eventstream.Parser // the parser of the present connection
 	err    error               // the error of the last call of events.Next
-	last   Event               // the last event that the caller got, with the newest ID
+	last   Event               // the last event that the caller got; its ID is updated to the newest
 	began  bool                // the stream has made progress
 	wait   time.Duration       // the last field "retry" of the stream: how long to wait
 
@@ -115,7 +115,8 @@ func (c *connections) request() (*http.Request, error) {
 	}
 	req = req.Clone(ctx)
 	if sent := req.Body; c.began && c.Resume == nil && sent != nil && sent != http.NoBody {
-		if req.Body = nil; req.GetBody == nil { // the Transport gets a new body from GetBody
+		// The body was sent already. If it is nil, the Transport gets a new body from GetBody.
+		if req.Body = nil; req.GetBody == nil {
 			return nil, &BrokenError{Why: "the body of its request needs a GetBody", Err: c.err}
 		}
 	}
@@ -147,7 +148,7 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	if timer.Stop() {
 		return resp, err
 	}
-	if resp != nil { // the body would fail, because the context is canceled
+	if resp != nil { // drop the response: its context is canceled, so a Read of its body would fail
 		_ = resp.Body.Close()
 	}
 	return nil, errLate

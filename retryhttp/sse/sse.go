@@ -55,9 +55,10 @@ type Stream struct {
 	// Policy limits the attempts in a row that make no progress. The zero Policy allows one attempt.
 	// An attempt makes progress if it gets an event or a new ID, or if its connection lasts for
 	// HealthyAfter (0 means 10s). After progress, the attempts are counted from 1 again. The first
-	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport.
-	// HealthyAfter raises short waits to 10ms (see retry.Policy), but not the wait before the first
-	// reconnection after an event or a new ID. OnEvent gets the events of this wait as a separate
+	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. The
+	// first reconnection after an event or a new ID differs from the other attempts in two ways. The
+	// wait before it may be shorter than 10ms, because HealthyAfter does not raise it, as it raises
+	// other short waits (see retry.Policy). For this wait, OnEvent gets the retry events of a separate
 	// call, for which retryhttp.RequestOf returns nil. AttemptTimeout limits the time until the
 	// headers of the response have arrived.
 	Policy retry.Policy
@@ -78,9 +79,9 @@ type Stream struct {
 	// end. Then events may be missing or arrive twice.
 	Lossy bool
 
-	// Limit is the largest number of bytes of the data and the name of an event. If Limit is above 8
-	// KiB, it also limits the length of an ID. 0 or less means 16 MiB. A Limit above 1 GiB means 1
-	// GiB.
+	// Limit is the largest number of bytes of the data of an event, and also of its name. If Limit is
+	// above 8 KiB, it also limits the length of an ID. 0 or less means 16 MiB. A Limit above 1 GiB
+	// means 1 GiB.
 	Limit int
 }
 

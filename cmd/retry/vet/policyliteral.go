@@ -178,7 +178,7 @@ func (u *uses) judgeBudget(pass *analysis.Pass, transport *ast.CompositeLit) {
 	}
 	pass.ReportRangef(fields["Policy"],
 		"a single call stops after %d of %s, because each target has a Budget of %d retries: "+
-			"to wait for a server that starts, set Budgets: retryhttp.NoBudgets; otherwise allow at most "+
+			"to wait until a server has started, set Budgets: retryhttp.NoBudgets; otherwise allow at most "+
 			"%d attempts",
 		defaultBudget+1, attempts, defaultBudget, defaultBudget+1)
 }
