@@ -178,12 +178,15 @@ type herd struct {
 }
 
 var herds = []herd{
-	{name: "cold", load: 0.8, within: time.Second},
+	{name: "at the start", load: 0.8, within: time.Second},
 	{
-		name: "0.3 s", load: 0.65, warm: before,
+		name: "in a blip of 0.3 s", load: 0.65, warm: before,
 		within: 10 * time.Millisecond, fails: 300 * time.Millisecond,
 	},
-	{name: "1 s", load: 0.65, warm: before, within: 10 * time.Millisecond, fails: time.Second},
+	{
+		name: "in a blip of 1 s", load: 0.65, warm: before,
+		within: 10 * time.Millisecond, fails: time.Second,
+	},
 }
 
 // lost makes ten runs. It returns the mean number of calls that fail, and the number of runs in
@@ -358,11 +361,13 @@ func main() {
 	short := flag.Bool("blips", false, "print the table of blips")
 	flag.Parse()
 	line, head := row.outages,
-		"| budget of each process | 1 process | 10 | 100 | 1,000 | 85 % | 90 % | 95 % |"
+		"| budget of each process | not over, 1 process | not over, 10 processes |"+
+			" not over, 100 processes | not over, 1,000 processes |"+
+			" not over, 85 % load | not over, 90 % load | not over, 95 % load |"
 	for _, h := range herds {
-		head += " herd, " + h.name + " |"
+		head += " lost in a herd " + h.name + " |"
 	}
-	head += " three layers |"
+	head += " requests in three layers |"
 	if *short {
 		line, head = row.lost, "| budget of each process |"
 		for _, b := range blips {
