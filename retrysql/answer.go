@@ -10,8 +10,9 @@ type answer interface {
 	elsewhere() bool // reports whether another attempt needs another connection
 }
 
-// answerOf returns the answer in err's tree, or nil if the tree contains no answer. It prefers
-// an SQLSTATE to the numbers of MySQL and SQLite. Otherwise it takes the first answer.
+// answerOf returns the answer of the database server that err's tree contains, or nil if the tree
+// contains no answer. It prefers an SQLSTATE to the numbers of MySQL and SQLite. Otherwise it takes
+// the first answer.
 func answerOf(err error) answer {
 	if state, ok := sqlStateOf(err); ok {
 		return state
@@ -39,9 +40,11 @@ func elsewhere(err error) bool {
 //
 // An error that says that nothing was sent proves nothing, because drivers return such errors
 // even after they have sent COMMIT. If the connection breaks before the answer, SafeToRetry of
-// pgx 5.12 returns true, and other drivers return driver.ErrBadConn. If err also says that the
-// connection was lost, the answer may belong to another statement, such as a rollback whose
-// error transact has joined.
+// pgx 5.12 returns true, and other drivers return driver.ErrBadConn.
+//
+// If err contains an answer of the server and also an error that says that the connection was
+// lost, refused returns false. The answer may belong to another statement, such as a rollback whose
+// error transact has joined with the error of COMMIT.
 func refused(err error) bool {
 	a := answerOf(err)
 	return a != nil && a.refused() && !lost(err) && !retrynet.Transient(err)

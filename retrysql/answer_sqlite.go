@@ -9,8 +9,9 @@ import (
 type sqliteCode int
 
 // sqliteOf reads the errors of modernc.org/sqlite and mattn/go-sqlite3. Both drivers roll back
-// after a failed COMMIT. sqliteOf ignores the errors of other drivers, because a driver that
-// does not roll back would return a connection with an open transaction to the pool.
+// after a failed COMMIT. Another driver may not roll back, and a retry could then get a connection
+// whose transaction is still open. So sqliteOf returns false for the errors of other drivers, and a
+// COMMIT that fails with such an error is not retried.
 func sqliteOf(err error) (sqliteCode, bool) {
 	v := structOf(err, "Error")
 	if !v.IsValid() {

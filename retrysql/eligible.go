@@ -13,18 +13,20 @@ import (
 
 // Columns names the columns that contain the state of a job.
 //
-// Each name is copied into the SQL. A name consists of letters, digits and underscores. It may
-// start with the name of the table and a dot: jobs.attempts. For MySQL and SQLite, quote a name
-// with backticks: `maxAttempts`. With double quotes, write the table too: jobs."maxAttempts".
-// Without the table, MySQL and SQLite may read a name in double quotes as a string.
+// Each name is copied into the SQL. A name without quotes consists of letters, digits and
+// underscores. The name of the table and a dot may come before it: jobs.attempts. For MySQL and
+// SQLite, quote a name with backticks: `maxAttempts`. With double quotes, write the table too:
+// jobs."maxAttempts". Without the table, MySQL and SQLite may read a name in double quotes as a
+// string. Inside the quotes, only letters, digits and underscores are allowed too.
 //
 // Attempts and MaxAttempts must be integer columns. If one of them is a text column, the
 // expression fails in PostgreSQL. SQLite would compare the values as text, and '10' is less
 // than '5'. Retryable must be a boolean column, or a column of numbers in MySQL and SQLite.
 //
-// The policy's limit caps every row, even a row whose own limit is higher. If only the rows
-// should decide, as in Tasker, use the zero policy, and set DefaultMaxAttempts to the limit of
-// the rows whose limit is NULL. In Tasker this limit is 3.
+// The limit of the policy (MaxAttempts, MaxRetries or AttemptCap) caps every row, even a row whose
+// own limit is higher. The zero policy sets no limit, so it does not cap a row that has a limit of
+// its own. If only the rows should decide, as in Tasker, use the zero policy, and set
+// DefaultMaxAttempts to the limit of the rows whose limit is NULL. In Tasker this limit is 3.
 type Columns struct {
 	// Attempts is the column with the number of attempts that the job had. NULL counts as 0.
 	Attempts string
@@ -38,9 +40,10 @@ type Columns struct {
 	// as true. If Retryable is empty, every job may run again.
 	Retryable string
 
-	// DefaultMaxAttempts is used as the job's own limit if MaxAttempts is NULL. With 0, such a job
-	// has no limit of its own. Eligible returns an error for a negative number, and for a positive
-	// number if MaxAttempts is empty.
+	// DefaultMaxAttempts is used as the job's own limit if its value in the column MaxAttempts is
+	// NULL. With 0, such a job has no limit of its own. Eligible returns an error if
+	// DefaultMaxAttempts is negative. It also returns an error if DefaultMaxAttempts is positive and
+	// the field MaxAttempts names no column.
 	DefaultMaxAttempts int
 }
 
@@ -84,7 +87,8 @@ func Eligible(p retry.Policy, c Columns) (string, error) {
 			limit = fmt.Sprintf("COALESCE(%s, %d)", limit, c.DefaultMaxAttempts)
 		}
 		own := c.Attempts + " < " + limit
-		// A job whose own limit is huge gets the limit of the policy.
+		// The limit of the policy also applies to a job whose own limit is higher. `most` is the limit
+		// for the highest possible own limit. If the policy sets no limit, `most` is math.MaxInt.
 		if most := p.ForJob(math.MaxInt).EffectiveMax(); most != math.MaxInt {
 			own += " AND " + below(c.Attempts, most)
 		}
@@ -99,14 +103,14 @@ func Eligible(p retry.Policy, c Columns) (string, error) {
 // validate returns an error that starts with the name of the invalid field.
 func (c Columns) validate() error {
 	if c.Attempts == "" {
-		return errors.New("Attempts is empty: write the column that counts a job's attempts")
+		return errors.New("Attempts is empty: write the name of the column that counts a job's attempts")
 	}
 	if n := c.DefaultMaxAttempts; n < 0 {
 		return fmt.Errorf("DefaultMaxAttempts is %d: write a positive number, or 0 for no limit", n)
 	}
 	if n := c.DefaultMaxAttempts; n > 0 && c.MaxAttempts == "" {
 		return fmt.Errorf("DefaultMaxAttempts is %d and Columns.MaxAttempts is empty: "+
-			"write the column, or set MaxAttempts of the policy", n)
+			"set Columns.MaxAttempts to the name of a column, or set MaxAttempts of the policy", n)
 	}
 	for _, f := range []struct{ field, column string }{
 		{"Attempts", c.Attempts}, {"MaxAttempts", c.MaxAttempts}, {"Retryable", c.Retryable},
@@ -127,9 +131,9 @@ func below(attempts string, limit int) string {
 	return fmt.Sprintf("%s < %d", attempts, limit)
 }
 
-// column matches a plain name, a name in backticks, and a name after the name of its table. A
-// name in quotes may contain only the characters of a plain name. So no name can smuggle in
-// other SQL, even if the database does not know this kind of quotes.
+// column matches a plain name such as attempts, a name in backticks, and a name with its table,
+// such as jobs.attempts. A name in quotes may contain only the characters of a plain name. So no
+// name can smuggle in other SQL, even if the database does not know this kind of quotes.
 var column = func() *regexp.Regexp {
 	const plain = `[A-Za-z_][A-Za-z0-9_]*`
 	const ticked, quoted = "`" + plain + "`", `"` + plain + `"`

@@ -54,11 +54,11 @@ func TestEligibleFaults(t *testing.T) {
 	}{
 		{"an invalid policy", retry.Policy{MaxAttempts: -2}, retrysql.Columns{Attempts: "a"}, retry.Policy{MaxAttempts: -2}.Validate().Error()},
 		{"no column of attempts", retry.Policy{}, retrysql.Columns{MaxAttempts: "b"},
-			"Columns.Attempts is empty: write the column that counts a job's attempts"},
+			"Columns.Attempts is empty: write the name of the column that counts a job's attempts"},
 		{"a negative default", retry.Policy{}, retrysql.Columns{Attempts: "a", MaxAttempts: "b", DefaultMaxAttempts: -1},
 			"Columns.DefaultMaxAttempts is -1: write a positive number, or 0 for no limit"},
 		{"a default without a column", retry.Policy{}, retrysql.Columns{Attempts: "a", DefaultMaxAttempts: 3},
-			"Columns.DefaultMaxAttempts is 3 and Columns.MaxAttempts is empty: write the column, or set MaxAttempts of the policy"},
+			"Columns.DefaultMaxAttempts is 3 and Columns.MaxAttempts is empty: set Columns.MaxAttempts to the name of a column, or set MaxAttempts of the policy"},
 	} {
 		sql, err := retrysql.Eligible(row.policy, row.columns)
 		assert.Empty(t, sql, row.name)

@@ -21,7 +21,10 @@ var busyConns sync.Map
 // connection: after a failover, the pool would hand out the connection to the old server again
 // and again.
 type lease struct {
-	conn   *sql.Conn // the connection from the pool, or nil if it cannot be closed here
+	// conn is the connection that begin took from the pool. It is nil if the lease must not close the
+	// connection, because the caller owns it, or because database/sql itself took it from the pool.
+	conn *sql.Conn
+
 	caller *sql.Conn // the caller's connection, which is a key of busyConns; or nil
 	stuck  bool      // whether a panic has left conn locked, so that closing it would block for ever
 }
@@ -84,7 +87,8 @@ func (l *lease) transaction(
 	returned := false
 	defer func() {
 		if !returned {
-			// Ignored: the panic of body, or the error of the savepoint, is more important.
+			// The error of this rollback is ignored, because the panic of body, or the error of the
+			// savepoint, is more important.
 			_ = l.ask(tx.Rollback)
 		}
 	}()

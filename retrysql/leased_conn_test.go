@@ -181,7 +181,7 @@ func TestTxInsideATxOnTheSameConnFails(t *testing.T) {
 					return
 				}
 				assert.ErrorContains(t, err, "retrysql: begin: a Tx inside a Tx on the same *sql.Conn "+
-					"would commit the outer transaction: call it with the *sql.DB, or use the outer *sql.Tx")
+					"would commit the outer transaction: call the inner Tx with the *sql.DB, or use the outer *sql.Tx")
 				assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(err))
 				assert.Equal(t, len(row.by)-1, len(server.asked()), "the inner Tx sent nothing")
 				assert.NotContains(t, strings.Join(server.asked(), " "), "commit")

@@ -60,12 +60,19 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 	return err
 }
 
-// `failure` is the error of the function. stopped reports whether this error, for example a
-// deadlock, ended the transaction, and the last statement of the function changed no row. In this
-// case the savepoint may be gone, and nothing is wrong. If a lock wait timeout has not ended the
-// transaction, stopped returns false. If stopped returns false and the savepoint is gone all the
-// same, the function may have committed something, because it went on after a deadlock or sent a
-// statement that commits.
+// stopped reports whether the function stopped after an error that ended the transaction, such as a
+// deadlock. `failure` is the error of the function. stopped returns true if two conditions hold:
+//
+//   - `failure` is such an error. A lock wait timeout is such an error only if it has ended the
+//     transaction.
+//   - The last statement of the function changed no row. So this statement has committed nothing
+//     after the end of the transaction.
+//
+// stopped also returns true if the query for the second condition fails.
+//
+// If stopped returns true, the savepoint may be gone, and nothing is wrong. If stopped returns
+// false and the savepoint is gone all the same, the function may have committed something, because
+// it went on after a deadlock or sent a statement that commits.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {

@@ -8,8 +8,8 @@
 //	})
 //
 // [Tx] is for database/sql. [TxFunc] is for pgx, GORM, sqlx, bun, ent and every other library
-// that begins and commits transactions itself. They never repeat a transaction that may have
-// been committed.
+// that begins and commits transactions itself. Tx and TxFunc never repeat a transaction that
+// may have been committed.
 //
 // A deadlock, a serialization failure, a lock timeout and a lost connection are retried. See
 // [Transient] for the full table. Your function may run several times, so it should read its
@@ -117,7 +117,7 @@ import (
 //
 // pgdriver also returns a bare io.EOF for a lost connection. In PostgreSQL's manual, section 13.5
 // is "Serialization Failure Handling", and appendix A lists the error codes. The SQLSTATE 23505
-// unique_violation belongs to the line "any other" of the first table. The manual advises to retry
+// unique_violation belongs to the line "any other" of the first table. The manual advises retrying
 // this error if the transaction looks for a free key before it inserts. Write a RetryIf for this
 // case.
 func Transient(err error) bool {

@@ -80,8 +80,8 @@ type Beginner interface {
 // An error whose methods panic becomes a permanent error that names the type of the error. If
 // database/sql calls such a method while it begins, commits or rolls back, the panic becomes a
 // permanent error too, and the pool treats the connection as in use for ever. If this happens
-// during a commit, the outcome is unknown. A panic during the rollback in the background cannot
-// be recovered and ends the program.
+// during a commit, the outcome is unknown. If the context ends, database/sql rolls back in a
+// goroutine of its own. A panic in this goroutine cannot be recovered and ends the program.
 //
 // # Failover
 //
@@ -150,8 +150,11 @@ func isOwnFault(opts *sql.TxOptions, err error) bool {
 // [*UnknownCommitError], unless the server refused the commit. The rules of [Tx] about fn,
 // RetryIf, Classify and timeouts apply to TxFunc too.
 //
-// TxFunc sets no savepoint on MySQL and MariaDB. If fn goes on after a deadlock, half of the
-// transaction may be applied without an error, or a part of it may be applied twice.
+// Unlike Tx, TxFunc sets no savepoint on MySQL and MariaDB, so it cannot notice that fn went on
+// after a deadlock. The deadlock has rolled back the first statements of fn, and each later
+// statement commits by itself. If fn then succeeds, only the later statements are applied, and
+// TxFunc returns nil. If fn then fails and TxFunc retries, the later statements may be applied
+// twice.
 //
 // transact runs in each attempt, so it must have no other side effects. transact must not begin
 // its transaction inside another transaction. The inner transaction would be only a savepoint,
@@ -160,15 +163,16 @@ func isOwnFault(opts *sql.TxOptions, err error) bool {
 // cannot check this, because only transact knows its connection. Turn off the library's own
 // retries.
 //
-// If transact returns nil although fn failed, the outcome is unknown. The same is true if
-// transact calls body again after fn succeeded, and then returns an error. If transact returns
-// nil without calling body, the call ends with a permanent error.
+// If transact returns nil although body returned an error, the outcome is unknown. The same is
+// true if transact calls body again after fn succeeded, and then returns an error. If transact
+// returns nil without calling body, the call ends with a permanent error.
 //
 // TxFunc cannot close the connection to a server that became read-only. Let the driver close
 // the connection: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that
 // returns false for SQLSTATE 25006. With target_session_attrs=read-write, pgx refuses such a
 // server when it opens a connection. TxFunc does not know whether transact begins a read-only
-// transaction. In a read-only transaction, TxFunc retries a statement that writes.
+// transaction. So if a statement writes in a read-only transaction, TxFunc treats its error like
+// the error of a server that became read-only, and retries in vain.
 //
 // Leave GORM's TranslateError off. It replaces some answers of the server, such as the answer
 // for a duplicate key, with errors of GORM. gorm.io/driver/mysql does this.
@@ -200,11 +204,11 @@ func transactions[T any](
 var (
 	errNoDatabase = errors.New("retrysql: nil database")
 	errNested     = errors.New("a Tx inside a Tx on the same *sql.Conn would commit the outer " +
-		"transaction: call it with the *sql.DB, or use the outer *sql.Tx")
+		"transaction: call the inner Tx with the *sql.DB, or use the outer *sql.Tx")
 	errNoFunction = errors.New("retrysql: nil function")
 	errNoBody     = errors.New("retrysql: transact returned nil without calling body: " +
 		"no transaction ran")
-	errNoReturn     = errors.New("retrysql: the function did not return")
+	errNoReturn     = errors.New("retrysql: the function panicked or called runtime.Goexit")
 	errNotTransient = errors.New("not a transient database error")
 	errEnded        = fmt.Errorf("%w by the function: leave COMMIT and ROLLBACK to Tx", sql.ErrTxDone)
 	errLeft         = fmt.Errorf("%w by the server: the function went on after an error such as a "+
@@ -290,7 +294,7 @@ func (r *run) outcome(err error) error {
 	case err == nil && r.failure == nil:
 		return nil
 	case err == nil:
-		return unknown(fmt.Errorf("%w; the transaction ended without an error", r.failure))
+		return unknown(fmt.Errorf("%w; but transact returned nil", r.failure))
 	case r.successes == 0 && (errors.Is(err, errEnded) || errors.Is(err, errLeft)):
 		return unknown(&rollbackError{r.failure, fmt.Errorf("%w; rollback: %w", r.failure, err)})
 	case r.successes == 0:

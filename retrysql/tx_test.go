@@ -109,7 +109,7 @@ func TestTransactions(t *testing.T) {
 			want: retry.ReasonNonRetryable, asked: []string{unwritten}, is: []error{errOpaque}, text: notTransient + "transfer: not enough money"},
 		{name: "the library turns a panic into an error", fn: func(context.Context, *sql.Tx) error { panic("boom") }, through: recovering,
 			want: retry.ReasonNonRetryable, asked: []string{unwritten},
-			text: notTransient + "retrysql: the function did not return; rollback: recovered: boom"},
+			text: notTransient + "retrysql: the function panicked or called runtime.Goexit; rollback: recovered: boom"},
 
 		// The error of the rollback does not decide whether there is a retry.
 		{name: "a permanent error whose rollback fails", by: "Tx", scenes: failing("rollback", errDeadlock), fn: returns(retry.Permanent(errOpaque)),
@@ -172,7 +172,7 @@ func TestTransactions(t *testing.T) {
 			text: "retry: permanent error after 1 attempt: retrysql: transact returned nil without calling body: no transaction ran"},
 		{name: "transact loses the function's error", fn: returns(errDeadlock), through: replacing(nil),
 			want: unknown, asked: []string{unwritten}, is: []error{errDeadlock},
-			text: inDoubt + "deadlock detected (SQLSTATE 40P01); the transaction ended without an error"},
+			text: inDoubt + "deadlock detected (SQLSTATE 40P01); but transact returned nil"},
 		{name: "the library itself retries and succeeds", scenes: failing("write", errDeadlock), through: twice,
 			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
 		{name: "the library itself retries a failure, and the commit is refused", through: twice,

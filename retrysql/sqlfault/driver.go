@@ -165,7 +165,8 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	})
 }
 
-// values returns the arguments for a driver without named arguments and contexts.
+// values returns the values of args. It is for a driver whose methods take neither a context nor
+// named arguments. It returns an error if ctx is done or if an argument has a name.
 func values(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -53,22 +53,24 @@ const (
 	afterCommit
 )
 
-// Begin is the Fault of a call that begins a transaction. If err is not nil, no transaction has
+// Begin returns a Fault of a call that begins a transaction. If err is not nil, no transaction has
 // begun. After driver.ErrBadConn, database/sql itself begins again, up to three times in all.
 func Begin(err error) Fault { return Fault{begin, err} }
 
-// Exec is the Fault of a statement, prepared or not, with or without rows. If err is not nil,
-// the statement was not executed. Earlier statements of the transaction stay in effect until
-// the transaction is rolled back. With go-sql-driver/mysql, retrysql.Tx sends the statement
-// SAVEPOINT before the first statement of the function, and one or two statements after the
-// last.
+// Exec returns a Fault of a statement, prepared or not, with or without rows. If err is not nil,
+// the statement is not executed. Earlier statements of the transaction stay in effect until the
+// transaction is rolled back.
+//
+// The statements that retrysql.Tx itself sends use up faults of Exec too. With
+// go-sql-driver/mysql, retrysql.Tx sends SAVEPOINT before the first statement of the function,
+// and one or two statements after the last.
 func Exec(err error) Fault { return Fault{exec, err} }
 
-// BeforeCommit is the Fault of a commit. If err is not nil, the transaction was rolled back.
+// BeforeCommit returns a Fault of a commit. If err is not nil, the transaction is rolled back.
 func BeforeCommit(err error) Fault { return Fault{beforeCommit, err} }
 
-// AfterCommit is the Fault of a commit. If err is not nil, the transaction was committed, and
-// the caller gets err nevertheless. If the database itself refuses the commit, the caller gets
+// AfterCommit returns a Fault of a commit. If err is not nil, the transaction is committed, and
+// then the caller gets err nevertheless. If the database itself refuses the commit, the caller gets
 // the error of the database.
 func AfterCommit(err error) Fault { return Fault{afterCommit, err} }
 
@@ -88,7 +90,8 @@ func New(base driver.Connector, script ...Fault) *Connector {
 	return &Connector{base: base, script: slices.Clone(script)}
 }
 
-// Open is [New] for the driver name and the data source name of [sql.Open].
+// Open is like [New], but it takes a driver name and a data source name, as [sql.Open] does, and
+// not a connector.
 func Open(driverName, dataSourceName string, script ...Fault) (*Connector, error) {
 	db, err := sql.Open(driverName, dataSourceName)
 	if err != nil {
@@ -124,7 +127,7 @@ func (c *Connector) Left() int {
 	return len(c.script)
 }
 
-// Connect opens a connection with base.
+// Connect opens a connection with the connector that was passed to [New].
 func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	base, err := c.base.Connect(ctx)
 	if err != nil {
@@ -133,10 +136,11 @@ func (c *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{base, c}, nil
 }
 
-// Driver returns the driver of base.
+// Driver returns the driver of the connector that was passed to [New].
 func (c *Connector) Driver() driver.Driver { return c.base.Driver() }
 
-// Close closes base if base has a method Close. [sql.DB.Close] calls it.
+// Close closes the connector that was passed to [New], if this connector has a method Close.
+// [sql.DB.Close] calls Close.
 func (c *Connector) Close() error {
 	if base, ok := c.base.(io.Closer); ok {
 		return base.Close()
