@@ -52,7 +52,8 @@ func TextOf(err error) string {
 		return ""
 	}
 	text := err.Error()
-	text = storable(text[:min(len(text), longestText)]) // each U+FFFD adds two bytes
+	text = storable(text[:min(len(text), longestText)])
+	// Cut again: storable may have replaced single bytes with U+FFFD, which needs three bytes.
 	return strings.ToValidUTF8(text[:min(len(text), longestText)], "")
 }
 

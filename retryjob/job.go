@@ -200,7 +200,7 @@ func (r *run) watch(fn func(context.Context) error) func(context.Context) error 
 		result := fn(ctx)
 		inspect := func(err error) { retry.IsPermanent(err) }
 		if panicked := harmless.Ask("retryjob", result, inspect); panicked != nil {
-			result = panicked // a method of result panics, and a decision would call that method
+			result = panicked // a method of the error panics, and retry.Once would call this method
 		}
 		r.result, r.inside = result, false
 		return result
@@ -263,8 +263,8 @@ func counted(counts map[string]int, o Outcome) map[string]int {
 
 // byAll is for a queue that does not store the counts of classes. It returns a Classify to use
 // in place of classify, and a map of counts. When the new Classify returns a class, the count
-// of this class becomes the number of all earlier failures. So a limit of a class always ends a
-// job.
+// of this class becomes the number of all earlier failures, whatever their class was. So a limit
+// of a class ends a job in such a queue too, but perhaps earlier than exact counts would.
 func byAll(
 	classify func(error) *retry.Class, attempt int,
 ) (func(error) *retry.Class, map[string]int) {
@@ -279,9 +279,10 @@ func byAll(
 }
 
 // If a panic has prevented the decision about the attempt, `again` makes this decision with the
-// policy change(p). If making the decision panics once more, `again` recovers this second panic,
-// because the first panic goes on anyway. If fn was called, the attempt has failed even if ctx is
-// done, so `again` ignores the end of ctx.
+// policy that the function `change` makes of p, for example a policy without callbacks. If making
+// the decision panics once more, `again` recovers this second panic, because the first panic goes
+// on anyway. An attempt that a done ctx has interrupted does not count as a failure. But if fn was
+// called and panicked, the attempt has failed, so `again` ignores that ctx is done.
 func (r *run) again(ctx context.Context, p retry.Policy, change func(retry.Policy) retry.Policy) {
 	if r.decided {
 		return
@@ -296,8 +297,8 @@ func (r *run) again(ctx context.Context, p retry.Policy, change func(retry.Polic
 	r.attempt(ctx, change(p), func(context.Context) error { return r.result })
 }
 
-// startedBefore returns p for a second decision on an attempt that panicked. Its OnEvent drops
-// the event AttemptStarted, because that event was already reported.
+// startedBefore returns a copy of p for the decision on an attempt that panicked. The OnEvent of
+// the copy drops the event AttemptStarted, because this event was reported before the panic.
 func (r *run) startedBefore(p retry.Policy) retry.Policy {
 	took, report := time.Since(r.began), p.OnEvent
 	if report == nil {

@@ -21,9 +21,9 @@ type Policies struct {
 
 // NewPolicies returns Policies in which policy applies to every kind. It returns an error if policy
 // is invalid. It also returns an error if policy sets none of MaxAttempts, MaxRetries, MaxElapsed
-// and NonRetryable, because no job would be retried. If each job has a limit of its own, set
-// MaxAttempts to [retry.Unlimited]. The error begins with `adapter`, which is the name of the
-// adapter's package.
+// and NonRetryable: without a limit, no job would be retried. If each job has a limit of its own,
+// set MaxAttempts to [retry.Unlimited]. If no job should be retried, set MaxAttempts to 1, or set
+// NonRetryable. The error begins with `adapter`, which is the name of the adapter's package.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)
@@ -31,18 +31,19 @@ func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	return Policies{policy, map[string]retry.Policy{}}, nil
 }
 
-// check returns an error if policy is invalid or has no limit.
+// check returns an error if policy is invalid, or sets neither a limit nor NonRetryable.
 func check(policy retry.Policy) error {
 	err := policy.Validate()
 	limited := policy.MaxAttempts != 0 || policy.MaxRetries != 0 || policy.MaxElapsed != 0
 	if err == nil && !limited && !policy.NonRetryable {
-		err = errors.New("the policy has no limit, so no job would be retried: " +
-			"write MaxAttempts: 1 for no retry, or retry.Unlimited if each job has a limit of its own")
+		err = errors.New("the policy sets no limit, and without a limit no job is retried: set " +
+			"MaxAttempts to a limit, to 1 for no retry, or to retry.Unlimited if each job has a limit " +
+			"of its own")
 	}
 	return err
 }
 
-// Set sets the policy for one kind of jobs. If [NewPolicies] would refuse policy, Set returns an
+// Set sets the policy for jobs of one kind. If [NewPolicies] would refuse policy, Set returns an
 // error and changes nothing. The error begins with `prefix` and `kind`. For example, with the
 // prefix "myqueue: type" and the kind "mail", it begins with "myqueue: type mail: ".
 func (p Policies) Set(prefix, kind string, policy retry.Policy) error {
@@ -53,8 +54,8 @@ func (p Policies) Set(prefix, kind string, policy retry.Policy) error {
 	return nil
 }
 
-// Of returns the policy for a kind of jobs. If Set was not called for kind, Of returns the
-// policy that applies to every kind.
+// Of returns the policy for jobs of one kind. If Set was not called for this kind, Of returns the
+// policy that was passed to [NewPolicies].
 func (p Policies) Of(kind string) retry.Policy {
 	if policy, ok := p.kinds[kind]; ok {
 		return policy

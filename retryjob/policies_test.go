@@ -25,7 +25,7 @@ func TestPolicies(t *testing.T) {
 	} {
 		_, err := retryjob.NewPolicies("adapter", row.policy)
 		if row.refused {
-			assert.ErrorContains(t, err, "adapter: the policy has no limit, so no job would be retried: write MaxAttempts", name)
+			assert.ErrorContains(t, err, "adapter: the policy sets no limit, and without a limit no job is retried: set MaxAttempts", name)
 		} else {
 			assert.NoError(t, err, name)
 		}

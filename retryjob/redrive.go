@@ -56,6 +56,8 @@ type RedriveResult struct {
 // key and window, so every process computes the same duration. If window is 0 or below, Spread
 // returns 0.
 func Spread(key string, window time.Duration) time.Duration {
-	const attempt = -1 // no attempt has this number, so no delay of the job is drawn with it
+	// Draw returns the same random number for the same seed and attempt. No attempt has the number -1,
+	// so the result does not repeat the random number of one of the job's delays.
+	const attempt = -1
 	return retry.Draw(retry.SeedOf(key), attempt, 0, window)
 }

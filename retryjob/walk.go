@@ -48,7 +48,7 @@ func (w *Walk) stuckOnes() error {
 	if w.count == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d dead letters cannot go back, and stay: %w",
+	return fmt.Errorf("%d of %d dead letters cannot go back to the queue, and stay dead letters: %w",
 		w.count, w.result.Found, errors.Join(w.stuck...))
 }
 
@@ -63,8 +63,8 @@ func (w *Walk) stuckOnes() error {
 //   - `total` is how many dead letters there are. Look passes it to OnProgress.
 //   - `move` removes d from the dead letters, and lets the job run again as a new job at the time
 //     `due`, which is the parameter of `move`. It returns false if d is no longer a dead letter. If
-//     it returns an error of Stuck, the Walk goes on. Look returns any other error, and iterate
-//     must then return it as well.
+//     it returns an error of Stuck, the Walk goes on. Look returns any other error. The function
+//     that you pass to [RedriveOptions.Walk] must then return this error as well.
 func (w *Walk) Look(
 	d DeadLetter, unreadable error, total int, move func(due time.Time) (bool, error),
 ) error {

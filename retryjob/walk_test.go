@@ -23,7 +23,7 @@ func TestWalk(t *testing.T) {
 		err     string
 	}{
 		"all": {retryjob.RedriveOptions{}, []string{"a", "b", "gone", "e"}, retryjob.RedriveResult{Found: 6, Moved: 2, Skipped: 4},
-			"adapter: redrive: 2 of 6 dead letters cannot go back, and stay: \"d\": not allowed\n\"e\": refused"},
+			"adapter: redrive: 2 of 6 dead letters cannot go back to the queue, and stay dead letters: \"d\": not allowed\n\"e\": refused"},
 		"a filter": {retryjob.RedriveOptions{Filter: notA, Window: time.Hour}, []string{"b", "gone", "e"}, retryjob.RedriveResult{Found: 6, Moved: 1, Skipped: 5},
 			"adapter: redrive: 2 of 6 dead letters"},
 		"dead letters that Filter rejects are not stuck": {retryjob.RedriveOptions{Filter: func(d retryjob.DeadLetter) bool { return d.Key < "d" }}, []string{"a", "b"},

@@ -293,7 +293,7 @@ func forge(t *testing.T, ctx context.Context, q Queue) int {
 }
 
 var onlyStay = regexp.MustCompile(
-	`^\w+: redrive: \d+ of \d+ dead letters cannot go back, and stay: `)
+	`^\w+: redrive: \d+ of \d+ dead letters cannot go back to the queue, and stay dead letters: `)
 
 // exceptForged returns nil if err only says that dead letters cannot go back, and otherwise
 // err. The callers check the number of these dead letters.

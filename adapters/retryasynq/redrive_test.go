@@ -171,7 +171,7 @@ func TestRedriveOfAStrangersTasks(t *testing.T) {
 			require.NoError(t, client.HSet(t.Context(), key, "msg", changed).Err())
 
 			result, err := retryasynq.Redrive(t.Context(), s.redis, s.name, retryjob.RedriveOptions{Window: time.Hour})
-			assert.ErrorContains(t, err, "retryasynq: redrive: 1 of 3 dead letters cannot go back, and stay: "+row.want)
+			assert.ErrorContains(t, err, "retryasynq: redrive: 1 of 3 dead letters cannot go back to the queue, and stay dead letters: "+row.want)
 			assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 2, Skipped: 1}, result)
 			queues, err := s.inspector.Queues()
 			require.NoError(t, err)

@@ -154,7 +154,7 @@ func TestRedriveOfAStrangersLetters(t *testing.T) {
 					assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 3}, result)
 					continue
 				}
-				assert.ErrorContains(t, err, `retrynats: redrive: 1 of 3 dead letters cannot go back, and stay: "letter-0": message 1: `)
+				assert.ErrorContains(t, err, `retrynats: redrive: 1 of 3 dead letters cannot go back to the queue, and stay dead letters: "letter-0": message 1: `)
 				assert.ErrorContains(t, err, row.want)
 				assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 2, Skipped: 1}, result)
 			}

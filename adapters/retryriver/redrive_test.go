@@ -130,7 +130,7 @@ func TestRedriveOfAStrangersRows(t *testing.T) {
 	_, err := s.pool.Exec(t.Context(), "ALTER TABLE "+s.schema+".river_job ADD CONSTRAINT refuses CHECK (tags <> ARRAY['refused'::varchar(255)] OR state = 'discarded')")
 	require.NoError(t, err)
 	result, err := retryriver.Redrive(t.Context(), s.client, retryjob.RedriveOptions{Window: time.Hour})
-	assert.ErrorContains(t, err, "retryriver: redrive: 2 of 3 dead letters cannot go back, and stay: ")
+	assert.ErrorContains(t, err, "retryriver: redrive: 2 of 3 dead letters cannot go back to the queue, and stay dead letters: ")
 	assert.ErrorContains(t, err, `"no attempt": retryriver: job `)
 	assert.ErrorContains(t, err, `"refused": job `)
 	assert.Equal(t, retryjob.RedriveResult{Found: 3, Moved: 1, Skipped: 2}, result)
