@@ -14,9 +14,9 @@ import (
 
 // Policy returns a policy with which [retry.Do] does what v4 does with b, except for the
 // differences that the package documentation lists. b must be an *ExponentialBackOff, a
-// *ConstantBackOff, a *ZeroBackOff or a *StopBackOff. Policy does not change b, and ignores
-// earlier calls of b.NextBackOff. For a [*BackOff] of this package, Policy returns the policy
-// that was passed to New.
+// *ConstantBackOff, a *ZeroBackOff or a *StopBackOff of v4, or a [*BackOff] of this package. For
+// a [*BackOff], Policy returns the policy that was passed to New. Policy does not change b, and
+// ignores earlier calls of b.NextBackOff.
 //
 // In v4 the number of attempts is unlimited, unless b is a *StopBackOff. The policy does not
 // limit it either, so set MaxAttempts. Without a limit, each wait of the policy is at least

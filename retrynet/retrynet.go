@@ -101,8 +101,8 @@ func Transient(err error) bool { return judge(err) == transient }
 // An error whose methods panic is unknown. Permanent is safe for concurrent use.
 func Permanent(err error) bool { return judge(err) == permanent }
 
-// A verdict says whether another attempt may succeed. If an error wraps other errors, the greatest
-// verdict on any of them decides.
+// A verdict says whether another attempt may succeed. If an error wraps other errors, the verdict
+// that stands last in this list decides: if one of the errors is permanent, the whole error is.
 type verdict uint8
 
 const (
@@ -208,10 +208,10 @@ func judgeOne(err error) verdict {
 func alertStays(err error) bool {
 	for _, alert := range [...]tls.AlertError{
 		40,                         // handshake_failure
-		42, 43, 44, 45, 46, 48, 49, // alerts about a certificate or its owner
-		70, 71, 86, // alerts about the version or the ciphers
-		109, 110, 112, 120, 121, // alerts about an extension, the server's name, or the protocol
-		113, 114, 115, 116, // alerts about a certificate's status, a shared key, or no certificate
+		42, 43, 44, 45, 46, 48, 49, // TLS alerts about a certificate or its owner
+		70, 71, 86, // TLS alerts about the version or the ciphers
+		109, 110, 112, 120, 121, // TLS alerts about an extension, the server's name, or the protocol
+		113, 114, 115, 116, // TLS alerts about a certificate's status, a shared key, or no certificate
 	} {
 		if err.Error() == alert.Error() {
 			return true

@@ -141,7 +141,7 @@ func (p *prober) probe() []string {
 		}
 	}
 	if p.broken != nil {
-		return p.broken // several goroutines would only find the same faults
+		return p.broken // the check with several goroutines would only find these faults again
 	}
 
 	var together sync.WaitGroup

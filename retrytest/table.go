@@ -24,8 +24,8 @@ type Row struct {
 	Reason retry.Reason
 
 	// Delay is the expected delay. If the delay is drawn from a window, write Lo and Hi, the ends
-	// of the window, instead of Delay. If Delay, Lo and Hi are all 0, the delay is checked only
-	// after a ReasonRetry.
+	// of the window, instead of Delay. If Delay, Lo and Hi are all 0 and p decides to retry, the
+	// delay must be 0. If they are all 0 and p decides to stop, the delay is not checked.
 	Delay  time.Duration
 	Lo, Hi time.Duration
 }

@@ -127,10 +127,11 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (p *Parser) tooLong() error { return fmt.Errorf("%w of %d bytes", ErrTooLong, p.limit) }
 
-// split is the bufio.SplitFunc that finds the lines. If a line is not a known field, split
-// drops the first bytes of the line and returns the line as a comment.
+// split is the bufio.SplitFunc that finds the lines. If text contains only the start of a line, and
+// the line is not a known field, split drops this start. So a long line takes no memory. At the end
+// of such a line, split returns the line ":", which is a comment.
 func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err error) {
-	if p.lf && len(text) > 0 { // a line begins here, so seen is 0
+	if p.lf && len(text) > 0 { // the line before ended with CR: skip an LF that belongs to its end
 		if p.lf = false; text[0] == '\n' {
 			read = 1
 		}
@@ -169,7 +170,8 @@ func lineEnd(text []byte) int {
 	return -1
 }
 
-// mayBeField reports whether a line that starts with head is a known field, or may become one.
+// mayBeField reports whether a line is a known field. head is the start of the line. If head is too
+// short to decide, mayBeField returns true.
 func mayBeField(head []byte) bool {
 	name, _, whole := bytes.Cut(head, []byte(":"))
 	switch string(name) {

@@ -25,13 +25,14 @@ const most = 10_000
 // A Pause holds callers. Each caller is held until a time drawn at random, between Until and
 // Until + Spread.
 type Pause struct {
-	Until time.Time
-	wait  time.Duration
+	Until  time.Time
+	length time.Duration
 }
 
-// After Until, the callers leave one by one, and Spread returns how long this takes. It is a
-// quarter of the wait, or less if the end of the pause would overflow a duration.
-func (p Pause) Spread() time.Duration { return min(p.wait/4, math.MaxInt64-p.wait) }
+// Spread returns how long it takes until all callers have left. They leave one by one after Until.
+// Spread is a quarter of the pause's length. It is less if the length plus a quarter would overflow
+// a duration.
+func (p Pause) Spread() time.Duration { return min(p.length/4, math.MaxInt64-p.length) }
 
 // Over reports whether the pause no longer holds any caller.
 func (p Pause) Over(now time.Time) bool { return !now.Before(p.Until.Add(p.Spread())) }
@@ -44,12 +45,12 @@ func (g *Pauses) Last(key string) Pause {
 	return g.last[key]
 }
 
-// Hold waits until the gate is open for a key. At the end of a pause, the callers start one by
-// one during the time `spread`. The function room gets the time `left` until this end, and
-// returns how much of `spread` the caller has time for after it. If the caller has no time to
-// wait, room returns an error, and so does Hold. Another refusal may begin a new pause during the
-// wait. Then Hold waits for the new pause too. lastEnd is the end of the last pause for which
-// this caller has waited.
+// Hold waits until the gate is open for a key. For each pause, Hold calls the function `room` with
+// the time `left` until the end of the pause. After this end, the callers start one by one during
+// the time `spread`. `room` returns how much of `spread` the caller has time for. If the caller has
+// no time to wait, `room` returns an error, and Hold returns this error. While Hold waits, the
+// server may refuse a request of another caller, which begins a new pause. Then Hold waits for the
+// new pause too. lastEnd is the end of the last pause for which this caller has waited.
 func (g *Pauses) Hold(
 	ctx context.Context, key string, lastEnd *time.Time,
 	room func(left, spread time.Duration) (time.Duration, error),
@@ -109,7 +110,7 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 		if len(g.last) <= most {
 			break
 		}
-		if other != key { // without its pause, attempts of the key `other` may be refused once more
+		if other != key { // the pause of `other` is lost: its next attempt may be refused once more
 			delete(g.last, other)
 		}
 	}

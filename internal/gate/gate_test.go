@@ -31,7 +31,7 @@ func TestOver(t *testing.T) {
 		for wait, spread := range map[time.Duration]time.Duration{
 			3: 0, 4: 1, 8 * time.Second: 2 * time.Second, math.MaxInt64 - 1: 1, math.MaxInt64: 0,
 		} {
-			p := Pause{Until: time.Now(), wait: wait}
+			p := Pause{Until: time.Now(), length: wait}
 			assert.Equal(t, spread, p.Spread())
 			assert.False(t, p.Over(p.Until.Add(spread-1)))
 			assert.True(t, p.Over(p.Until.Add(spread)))

@@ -1,5 +1,5 @@
-// Package saturate computes with durations. If a result would overflow, it is the longest
-// duration. The operators of Go would return a negative duration.
+// Package saturate computes with durations. If a result would overflow, the functions return the
+// longest duration. The operators of Go would wrap around, for example to a negative duration.
 package saturate
 
 import (
@@ -11,8 +11,9 @@ import (
 // Max is the longest duration, about 292 years.
 const Max = time.Duration(math.MaxInt64)
 
-// Text returns a duration as text. For the longest duration it returns "292 years", even if the
-// duration was rounded. A duration of this length can only come from an overflow.
+// Text returns a duration as text. For the longest duration, and for durations that are less than a
+// second shorter, it returns "292 years". Such a duration can only come from an overflow. It may
+// have been rounded after the overflow.
 func Text(d time.Duration) string {
 	if d > Max-time.Second {
 		return "292 years"
@@ -38,7 +39,7 @@ func Texts(values []any) []any {
 	return values
 }
 
-// Add returns a + b. Neither a nor b may be negative.
+// Add returns a + b, or Max if the sum would overflow. Neither a nor b may be negative.
 func Add(a, b time.Duration) time.Duration {
 	if a > Max-b {
 		return Max
@@ -46,7 +47,7 @@ func Add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// Mul returns n * d. d may not be negative.
+// Mul returns n * d, or Max if the product would overflow. d may not be negative.
 func Mul(n uint64, d time.Duration) time.Duration {
 	hi, lo := bits.Mul64(n, uint64(d))
 	if hi > 0 || lo > math.MaxInt64 {
@@ -55,9 +56,9 @@ func Mul(n uint64, d time.Duration) time.Duration {
 	return time.Duration(lo)
 }
 
-// Float returns f nanoseconds, rounded toward zero. It returns 0 if f is negative or NaN. It is
-// needed because the result of a plain conversion differs between processors if the float is out of
-// range.
+// Float returns f nanoseconds, rounded toward zero. It returns Max if f is too large for a
+// duration, and 0 if f is negative or NaN. Float is needed because the result of a plain conversion
+// differs between processors if the float is out of range.
 func Float(f float64) time.Duration {
 	switch {
 	case f >= math.MaxInt64:

@@ -131,7 +131,8 @@ func quoted(text string) string {
 	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
 }
 
-// cut returns the first 60 runes of a text. The function replace returns a text for each rune.
+// cut returns the first 60 runes of a text, and writes each rune r as replace(r). If the text has
+// more runes, "..." follows.
 func cut(text string, replace func(rune) string) string {
 	var b strings.Builder
 	n := 0

@@ -95,7 +95,7 @@ func (g generator) vector(p retry.Policy) vector {
 		Elapsed: g.sometimes(3), RetryAfter: g.sometimes(4),
 	}
 	if g.oneIn(8) {
-		v.Attempt = 1 + g.IntN(1_000_000) // far above every limit
+		v.Attempt = 1 + g.IntN(1_000_000) // usually far above every limit
 	}
 	if g.oneIn(10) {
 		v.RetryAfter = time.Duration(1 + g.IntN(20_000_000)) // some are below the least wait of 10ms
