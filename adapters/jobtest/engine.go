@@ -1,8 +1,8 @@
 // Package jobtest tests an adapter that connects retryjob with a job queue. The tests use the
 // real server of the queue.
 //
-// Describe the queue as an [Engine]. Implement [Queue] as users of your adapter would write
-// their worker. Then call the tests:
+// Describe the queue as an [Engine]. Implement [Queue] with the code that a user of your adapter
+// would write. Then call the tests:
 //
 //	func TestEngine(t *testing.T) { jobtest.Run(t, engine) }
 //	func TestLoad(t *testing.T)   { jobtest.Load(t, engine, 1000) }
@@ -37,9 +37,9 @@ type Engine struct {
 	// processes.
 	Open func(ctx context.Context, name string) (Queue, error)
 
-	// Unit is the shortest delay that makes sense for the queue. The policies of the tests have delays
-	// of 1 to 3 units. If the queue stores whole seconds, use a second. If the queue polls, use a few
-	// times its poll interval. For any other queue, 50ms is a good value.
+	// Unit is the shortest delay that the queue can keep. The policies of the tests have delays of 1
+	// to 3 units. If the queue stores whole seconds, use a second. If the queue polls, use a few times
+	// its poll interval. For any other queue, 50ms is a good value.
 	Unit time.Duration
 
 	// Late is how late an attempt may begin after its planned time. Choose it for the precision of

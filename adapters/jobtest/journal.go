@@ -141,10 +141,10 @@ func (j *journal) readLog() ([]retrylog.Record, error) {
 	return log, err
 }
 
-// stopped reports whether the log shows the end of exactly this many jobs. A job has ended if
-// one of its attempts succeeded. A job has also ended if its last event is a CallFinished whose
-// reason is not ReasonCanceled. Events after a success are ignored: if the server restarts
-// before it learns of the success, it delivers the job once more.
+// stopped reports whether the log shows the end of exactly as many jobs as the parameter `jobs`
+// says. A job has ended if one of its attempts succeeded. A job has also ended if its last event is
+// a CallFinished whose reason is not ReasonCanceled. Events after a success are ignored: if the
+// server restarts before it learns of the success, it delivers the job once more.
 func stopped(log []retrylog.Record, jobs int) bool {
 	ended, done := map[string]bool{}, map[string]bool{}
 	for _, r := range log {

@@ -99,8 +99,9 @@ func (r *row) judgeLetter(letter retryjob.DeadLetter) (faults []string) {
 		say("the dead letter says %q after %d attempts, want %q after %d",
 			letter.Reason, letter.Attempts, r.want, r.attempts)
 	}
-	// If the worker did not survive the last attempt, the error of that attempt is unknown. An
-	// interrupted attempt has no error.
+	// If the worker died in the last attempt, the error of that attempt is unknown. If the worker was
+	// stopped in the last attempt (r.stopIn), that attempt was interrupted. An interrupted attempt has
+	// not failed, so its error is not stored.
 	if !r.endsProcess() && r.stopIn == 0 && !strings.Contains(letter.Err, r.lastText()) {
 		say("the dead letter's error is %q, want the last attempt's, %q", letter.Err, r.lastText())
 	}

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// An order tells a worker process what to do. The test starts the process with the order, and
-// kills it later.
+// An order tells a worker process what to do. The test passes the order when it starts the process,
+// and kills the process later.
 type order struct {
-	Row       string        // the name of the test row of Run to work on; empty for Kills and Redrive
+	Row       string        // in Run: the row whose job the process runs; in Kills and Redrive: empty
 	Queue     string        // the name of the queue
 	Directory string        // the directory with the files of the journal
 	Window    time.Duration // above 0: call Redrive with this window; 0: run jobs
@@ -86,7 +86,7 @@ type process struct {
 	exited chan struct{} // closed when the process has ended
 }
 
-// A starter starts a worker process with an order.
+// A starter starts a worker process, and passes it the order o, which says what to do.
 type starter func(ctx context.Context, o order) (*process, error)
 
 // starterOf returns a starter for the test with this name. The starter runs this test program

@@ -57,8 +57,8 @@ type Operator interface {
 	Redriver
 
 	// Stop cancels a job before a worker can take the job. If the job still is a dead letter, Stop
-	// first moves it back to the queue. If a worker has already taken the job, Stop returns false
-	// and changes nothing.
+	// first moves it back to the queue, because a queue may refuse to cancel a dead letter. If a
+	// worker has already taken the job, Stop returns false and changes nothing.
 	Stop(ctx context.Context, key string) (bool, error)
 }
 
@@ -72,8 +72,8 @@ type Stranger interface {
 	Plant(ctx context.Context, keys []string) error
 }
 
-// PlantedPrefix is the prefix of the keys that Kills passes to the method Plant of a
-// [Stranger].
+// PlantedPrefix is the start of each key that the test Kills passes to the method Plant of a
+// [Stranger]. So your Queue can recognize hostile messages by their keys.
 const PlantedPrefix = "planted-"
 
 // A Forger is a Redriver to which anybody can write forged dead letters.
@@ -81,13 +81,14 @@ type Forger interface {
 	Redriver
 
 	// Forge adds a forged dead letter for each key. The adapter must not move a forged letter back to
-	// the queue. For example, a forged letter cannot be parsed, describes the end of another run, or
-	// names a destination outside the queue. The reason of a forged letter is missing or
-	// ReasonPermanent. Dead must not return forged letters.
+	// the queue. For example, a forged letter cannot be parsed, contradicts what the queue itself has
+	// stored about the last attempt, or names a destination outside the queue. The reason of a forged
+	// letter is missing or ReasonPermanent. Dead must not return forged letters.
 	Forge(ctx context.Context, keys []string) error
 }
 
-// ForgedPrefix is the prefix of the keys that Redrive passes to the method Forge of a [Forger].
+// ForgedPrefix is the start of each key that the test Redrive passes to the method Forge of a
+// [Forger]. So your method Dead can recognize forged dead letters by their keys.
 const ForgedPrefix = "forged-"
 
 // newName returns a random name for a queue, which no other test uses.

@@ -22,8 +22,8 @@ import (
 // lettersPerKill is the number of dead letters that Redrive prepares for each kill.
 const lettersPerKill = 50
 
-// errKept is the error of the jobs whose dead letters the Filter `picks` leaves out, so that
-// Redrive does not move them.
+// errKept is the error of the jobs whose dead letters Redrive does not move, because the Filter
+// `picks` returns false for them.
 var errKept = errors.New("boom, and the dead letter stays")
 
 // forgedLetters is how many forged dead letters a Forger puts into its queue.
@@ -40,8 +40,9 @@ func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanen
 // that
 //
 //   - no job is lost;
-//   - each job that was moved ran once, as attempt 1 and at its time in the window, but may run
-//     twice if Engine.Repeats is true;
+//   - each job that was moved ran once, or at most twice if Engine.Repeats is true;
+//   - each of these runs was attempt 1, and began at the time within the Window that
+//     retryjob.Spread computes from the key of the job;
 //   - the other jobs are still dead letters;
 //   - a dry run at the start moves nothing, and neither does another redrive at the end.
 //
@@ -295,8 +296,8 @@ func forge(t *testing.T, ctx context.Context, q Queue) int {
 var onlyStay = regexp.MustCompile(
 	`^\w+: redrive: \d+ of \d+ dead letters cannot go back to the queue, and stay dead letters: `)
 
-// exceptForged returns nil if err only says that dead letters cannot go back, and otherwise
-// err. The callers check the number of these dead letters.
+// exceptForged returns nil if err only says that some dead letters cannot be moved back to the
+// queue, and otherwise err. The callers check how many dead letters were not moved.
 func exceptForged(err error) error {
 	if err != nil && onlyStay.MatchString(err.Error()) {
 		return nil
@@ -354,7 +355,7 @@ func (o order) redrive(ctx context.Context, q Redriver, j *journal) error {
 	return ctx.Err()
 }
 
-// A window is the time in which the moved jobs may run.
+// A window is the period in which the jobs that were moved back may run.
 type window struct {
 	length      time.Duration
 	first, last time.Time // when the first and the last call of Redrive began
@@ -391,8 +392,9 @@ func (w window) audit(
 	return faults
 }
 
-// auditAges returns a fault for each attempt whose Elapsed counts from a time before the first
-// redrive. Elapsed must count from the redrive.
+// auditAges returns a fault for each attempt in the log whose Elapsed counts from a time before the
+// first redrive. The log contains only attempts of jobs that were moved back, and their Elapsed
+// must count from the redrive.
 func (w window) auditAges(log []retrylog.Record) (faults []string) {
 	for _, r := range log {
 		began := r.Event.Time.Add(-r.Event.Elapsed)

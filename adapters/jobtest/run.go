@@ -48,7 +48,7 @@ func Run(t *testing.T, e Engine) {
 	obey(e)
 	rows := slices.DeleteFunc(table(e), func(r row) bool { return e.InProcess && r.endsProcess() })
 	observed := make([]observation, len(rows))
-	atOnce := make(chan struct{}, 12) // two processors are fast enough for twelve rows
+	atOnce := make(chan struct{}, 12) // two processors are fast enough to run twelve rows at once
 	var running sync.WaitGroup
 	for i := range rows {
 		directory := t.TempDir()
@@ -80,7 +80,7 @@ type observation struct {
 	err     error // why the test of this row failed before its end
 }
 
-// key is the key of the only job in each row's queue.
+// Each row of the table has a queue of its own with a single job. The key of this job is `key`.
 const key = "job-1"
 
 // observe runs the job of r until the job has ended, and returns what happened.
@@ -187,7 +187,8 @@ func (r *row) work(
 	if err := r.worker(ctx, q, j, ended); err != nil {
 		return fmt.Errorf("%s: %w", unfinished(ctx, q, j), err)
 	}
-	// A faulty queue may deliver a job after its end. After this wait, the test sees such a delivery.
+	// A faulty queue may deliver a job that has already ended. After this wait, the test sees such a
+	// delivery.
 	time.Sleep(3 * e.Unit)
 	return nil
 }
@@ -199,7 +200,7 @@ func (r *row) worker(ctx context.Context, q Queue, j *journal, done func() (bool
 	return work(ctx, q, p, r.do(j), done)
 }
 
-// A worker calls the result of `do` for each attempt of the job in the row r.
+// `do` returns the function that a worker calls for each attempt of the job in the row r.
 func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) error {
 	return func(ctx context.Context, key string, attempt int) error {
 		return j.around(key, attempt, func() error {
@@ -236,7 +237,7 @@ func work(
 	}()
 	err := until(working, done)
 	if working.Err() != nil {
-		err = nil // return the error of Work or of ctx in place of this error
+		err = nil // it only says that `working` is done: the error of Work or of ctx says why
 	}
 	stop()
 	return errors.Join(err, <-result, ctx.Err())

@@ -19,12 +19,14 @@ type row struct {
 	limit  int    // the job's own limit on attempts; 0 if the job has none
 	script []step // what each run does; later runs repeat the last step
 
-	stopIn  int // the worker is stopped in this run, and another worker starts; 0: never
-	killIn  int // the worker's process is killed in this run, and another worker starts; 0: never
-	panicIn int // this run panics in a process of its own, and another worker starts; 0: never
+	// These fields contain the number of a run, or 0 if nothing happens to a worker. After that run,
+	// another worker starts.
+	stopIn  int // the run in which the worker is stopped
+	killIn  int // the run in which the worker's process is killed
+	panicIn int // the run that panics, which ends the worker's process
 
 	want     retry.Reason // why the job ends; ReasonRetry if it still waits at the end of the test
-	attempts int          // the number of the last attempt that must run; the first is 1
+	attempts int          // the number of the last attempt that must run; attempts count from 1
 	says     string       // a text that the error of the dead letter must contain
 }
 
