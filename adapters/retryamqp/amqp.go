@@ -42,8 +42,9 @@
 // the copy and the acknowledgment, the message is in both queues. Then the message may be
 // handled more often than the policy says.
 //
-// If a handler panics, the attempt has failed. The package does not recover the panic, and
-// Consume takes no more messages.
+// If a handler panics, the attempt has failed. The package does not recover the panic, so the panic
+// ends the program. If the policy allows a retry of the message, Consume takes no more messages
+// before the program ends.
 //
 // [Retries.Consume] says how attempts are counted. [Retries] says what a copy keeps, and what
 // happens during an alarm. [Retries.Redrive] moves dead letters back. docs/queues.md in the
@@ -76,9 +77,9 @@ import (
 //
 // The package adds up to 12 KiB of headers to a copy, and RabbitMQ accepts at most 128 KiB of
 // headers. If the message's own headers leave no room, the message is not retried. It becomes a
-// dead letter that lacks these headers, and the header retry-left-out says so. A dead letter
-// also lacks the body of its message if the body exceeds max_message_size, which the server may
-// have lowered.
+// dead letter without the message's own headers, and the header retry-left-out says so. A dead
+// letter also lacks the body of its message if the body exceeds max_message_size, which the server
+// may have lowered.
 //
 // # Alarms, and why there are two connections
 //
@@ -123,12 +124,13 @@ func New(policy retry.Policy, url, queue string) (*Retries, error) {
 	uri, err := amqp.ParseURI(url)
 	if err != nil { // err may contain a part of the password
 		return nil, errors.New("retryamqp: the URL of the server cannot be read: " +
-			"write amqp://user:password@host:5672/vhost, and % and two digits for special characters")
+			"write amqp://user:password@host:5672/vhost, and encode special characters: / is %2F")
 	}
 	const longestName = 255 - len(".wait.4026531840ms")
 	if queue == "" || len(queue) > longestName {
-		return nil, fmt.Errorf("retryamqp: the name of the queue has %d bytes: write 1 to %d, "+
-			"because the names of its wait queues are longer", len(queue), longestName)
+		return nil, fmt.Errorf("retryamqp: the name of the queue has %d bytes: "+
+			"choose a name of 1 to %d bytes, because the names of its wait queues are longer, "+
+			"and RabbitMQ allows 255 bytes", len(queue), longestName)
 	}
 	return &Retries{policies: policies, url: url, uri: uri, queue: queue}, nil
 }

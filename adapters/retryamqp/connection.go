@@ -24,7 +24,8 @@ type link struct {
 }
 
 var errRecovers = errors.New("Config.Recovery is set, but a message that was delivered before " +
-	"a recovery cannot be acknowledged after it: leave Recovery nil, and call again after an error")
+	"a recovery cannot be acknowledged after it: leave Recovery nil, and call Consume again " +
+	"when it returns an error")
 
 // connect opens a connection. If ctx is done first, connect soon returns an error.
 func (r *Retries) connect(ctx context.Context) (*link, error) {

@@ -28,13 +28,13 @@ import (
 // exist or does not have the arguments that Declare sets.
 //
 // Consume calls handle for up to Workers messages at once. The function handle must not
-// acknowledge its message. It must not change the message's headers and body, because the copy
-// uses them.
+// acknowledge its message. It must not change the headers and the body of the message, because the
+// package copies them if the message fails.
 //
 // When the handlers have returned, Consume returns within some seconds, even if the server does
 // not answer. If the server does not confirm a copy within 5 seconds after the end of ctx,
-// Consume returns an error. Later, the server delivers this message again, and counts the
-// attempt.
+// Consume returns an error. Later, the server delivers this message again. The attempt that has
+// already run counts, even if it was interrupted.
 //
 // # How attempts are counted
 //
@@ -47,8 +47,8 @@ import (
 // the headers of this package cannot be parsed, the message becomes a dead letter, and handle
 // is not called. The property MessageId is the key of the message in logs, and the seed of its
 // delays. MaxElapsed counts from the property Timestamp, which is in whole seconds. If a
-// message has no Timestamp, MaxElapsed counts from the start of the first attempt whose worker
-// was not killed.
+// message has no Timestamp, MaxElapsed counts from the start of the first attempt whose worker was
+// not killed, because a worker that is killed cannot store when its attempt began.
 //
 // By default, RabbitMQ takes a message back if it is not acknowledged within 30 minutes. The
 // server's consumer_timeout changes this time. Set an AttemptTimeout that is shorter than the
@@ -124,10 +124,14 @@ func (w *worker) attempt(
 	return err
 }
 
-// settle acknowledges or copies the message of an attempt, as the Outcome says.
+// settle carries out the Outcome of an attempt. After a success, it acknowledges the message. For a
+// retry or a dead letter, it copies the message to a queue, and then acknowledges the message. It
+// adds an interrupted message to w.interrupted.
 func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
 	waits := ctx
-	if errors.Is(o.Err, retryjob.ErrPanicked) { // do not wait until an alarm of RabbitMQ ends
+	// During an alarm, RabbitMQ confirms a copy only when the alarm is over. After a panic, do not
+	// wait so long: if the context is canceled, the worker gives up after the grace period.
+	if errors.Is(o.Err, retryjob.ErrPanicked) {
 		var stop context.CancelFunc
 		waits, stop = context.WithCancel(ctx)
 		stop()
@@ -212,8 +216,9 @@ type worker struct {
 	canceled chan string // receives a value if the server cancels the consumer
 	copies   copies
 
-	mu          sync.Mutex // guards interrupted, and is held while the consumer is canceled
-	interrupted []amqp.Delivery
+	// mu guards interrupted. The worker also holds mu during the call that cancels the consumer.
+	mu          sync.Mutex
+	interrupted []amqp.Delivery // messages to give back to the queue
 }
 
 // `use` connects a worker, calls f with it, and closes its connections. The worker has only one

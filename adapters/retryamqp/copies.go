@@ -83,7 +83,8 @@ func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error
 		return c.link.until(ctx, func() error { return c.try(ctx, to, p) })
 	})
 	if ctx.Err() != nil && err != nil {
-		c.over = context.Cause(ctx) // without c.over, each further copy would wait for c.grace
+		// From now on, each copy fails at once. Otherwise each copy would wait for the time c.grace.
+		c.over = context.Cause(ctx)
 		return c.over
 	}
 	return retry.Unwrap(err) // without Permanent, so that a retry.Do around Consume goes on
@@ -112,8 +113,9 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	}
 }
 
-// `drop` closes the connection after an error, if no whole copy was sent. So the next try
-// connects again, even if the AMQP client has not noticed the error.
+// `try` calls `drop` after an error that occurred before the whole copy was sent. `drop` closes the
+// connection and returns the error. So the next try connects again, even if the AMQP client has not
+// noticed the error.
 func (c *copies) drop(err error) error {
 	_ = c.link.socket.Close()
 	c.link = nil

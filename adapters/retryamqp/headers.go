@@ -91,7 +91,7 @@ var ofTheDelivery = []string{
 	"x-death",                              // RabbitMQ drops a message if this header shows a cycle
 	"x-delivery-count",                     // quorum queues count deliveries here
 	"x-acquired-count",                     // since RabbitMQ 4.3, quorum queues count deliveries here
-	"x-delay",                              // the plugin for delayed messages writes a negative delay
+	"x-delay",                              // the delay that a plugin has already applied
 	"x-received-from",                      // federation drops messages that passed too many servers
 	"x-routed-by",                          // the node that has routed the message
 	"x-shovelled", "x-shovelled-timestamp", // shovels that have moved the message

@@ -32,10 +32,10 @@ func (m message) job() retryjob.Job {
 	}
 }
 
-// messageOf returns the message of a delivery. A producer may have written any of its headers, so
-// messageOf corrects impossible counts. If a header is malformed, it returns an error, and the
-// message becomes a dead letter. Even then messageOf returns the message, because the dead letter
-// is a copy of the message.
+// messageOf returns the message of a delivery. Any header of the delivery may come from a producer,
+// so messageOf corrects impossible counts. If a header is malformed, messageOf returns an error,
+// and the message becomes a dead letter. Even then messageOf returns the message, because the dead
+// letter is a copy of the message.
 func messageOf(d amqp.Delivery) (message, error) {
 	m := message{Delivery: d, attempt: AttemptOf(d), began: d.Timestamp}
 	var errs []error

@@ -80,7 +80,8 @@ func stepOf(delay time.Duration) time.Duration {
 	if delay >= longest {
 		return longest
 	}
-	if cut := bits.Len64(ms) - 4; cut > 0 { // keep four bits: round up, so that the others are 0
+	// Round ms up to a number whose bits after the first four are all 0.
+	if cut := bits.Len64(ms) - 4; cut > 0 {
 		ms = (ms + 1<<cut - 1) >> cut << cut
 	}
 	return time.Duration(ms) * time.Millisecond

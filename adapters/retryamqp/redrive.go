@@ -11,9 +11,9 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive moves dead letters back to the queue. Each message gets all its attempts again, and
-// is handled at its time in o.Window. Rounding can lengthen the wait of a message by up to
-// 1/64. Redrive skips dead letters that it cannot parse.
+// Redrive moves dead letters back to the queue. Each message gets all its attempts again, and is
+// handled at the time within o.Window that [retryjob.Spread] computes from its key. Rounding can
+// lengthen the wait of a message by up to 1/64. Redrive skips dead letters that it cannot parse.
 //
 // If Redrive fails, or if its process is killed, no message is lost. Call Redrive again for the
 // rest. One dead letter may then go back twice, because its copy was stored and the dead letter
@@ -79,8 +79,10 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 
 // waitUntil moves a dead letter to a wait queue, so that a worker handles it as a new message at
 // the time `due`. It chooses the wait queue with the longest TTL that is not longer than the wait.
-// The worker that gets the message then lets it wait for the rest of the time. If waitUntil rounded
-// the wait up instead, all messages of the same wait queue would arrive at the same time.
+// The worker that gets the message then lets it wait for the rest of the time. If waitUntil chose a
+// longer TTL instead, no time would be left to wait after the wait queue. Messages that were moved
+// to the same wait queue at the same time would then be handled at the same time, although their
+// due times differ.
 func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error {
 	left := time.Until(due)
 	if left < time.Millisecond {
