@@ -22,10 +22,10 @@
 //
 // Handlers return errors as usual, and may wrap errors with [retry.Permanent] and
 // [retry.After]. A task that is retried waits at least as long as the policy says. asynq stores
-// times in whole seconds, so the task runs at the next full second. A failed task that is not
-// retried is archived. [DeadLetterOf] returns the reason, and [Redrive] runs archived tasks
-// again. docs/queues.md in the library's repository explains what all adapters for queues have
-// in common.
+// times in whole seconds, so the package rounds the time of the next run up to a whole second. A
+// failed task that is not retried is archived. [DeadLetterOf] returns the reason, and [Redrive]
+// runs archived tasks again. docs/queues.md in the library's repository explains what all adapters
+// for queues have in common.
 //
 // The special errors of asynq have their usual effect. An error that wraps asynq.SkipRetry is
 // permanent. If an error wraps asynq.RevokeTask, asynq drops the task. [Retries.Configure]
@@ -79,7 +79,7 @@ import (
 const (
 	limitHeader = "retry-max-attempts" // the task's own limit on attempts
 	sinceHeader = "retry-since"        // the time from which MaxElapsed counts
-	copyHeader  = "retry-redrive-of"   // the ID of the archived task, and the end of its last attempt
+	copyHeader  = "retry-redrive-of"   // the ID of the archived task, and when its last attempt ended
 )
 
 // noLimit is the MaxRetry of a task that has no limit of its own. asynq cannot store a greater
@@ -90,8 +90,10 @@ const noLimit = math.MaxInt32
 // options as asynq.NewTask. Pass MaxRetry, ProcessAt and ProcessIn to NewTask and
 // not to Enqueue, because this package does not see the options of Enqueue.
 //
-// Create a new task for each Enqueue. asynq.Scheduler enqueues the same task again and again.
-// So give the Scheduler a task from asynq.NewTask, with MaxRetry and Timeout.
+// Create a new task for each Enqueue, because MaxElapsed counts from the call of NewTask.
+// asynq.Scheduler enqueues the same task again and again. So give the Scheduler a task from
+// asynq.NewTask. Set MaxRetry and Timeout for this task, because asynq's defaults of 25 retries and
+// 30 minutes apply otherwise.
 func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task {
 	headers := map[string]string{}
 	maxRetry := noLimit
@@ -167,7 +169,8 @@ func (r *Retries) Configure(config *asynq.Config) {
 
 // Middleware returns a handler that calls `handler` and applies the policies to its errors. Pass
 // Middleware to the method Use of an asynq.ServeMux, or call Middleware with a handler. Other
-// middleware around this handler must return its errors unchanged, or wrapped with %w.
+// middleware around the returned handler must return the errors of the returned handler unchanged,
+// or wrapped with %w.
 func (r *Retries) Middleware(handler asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
@@ -201,7 +204,7 @@ func (r *Retries) attempt(
 		}
 		err := r.handle(ctx, next, task)
 		if failure = r.counts(policy, retried+1, job.Began, err); !failure {
-			interrupt() // this attempt does not count, so it is treated as interrupted
+			interrupt() // IsFailure has returned false, and an interrupted attempt does not count
 		}
 		return err
 	}, func(o retryjob.Outcome) { result = resultOf(o, job, failure) })
@@ -347,8 +350,8 @@ func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	return toFullSecond(time.Now().Add(d.Hi))
 }
 
-// toFullSecond returns the time until the first full second at or after the time `due`. If `due`
-// has passed, it returns 0.
+// toFullSecond returns how long it takes until the time `due`, rounded up to a whole second. If
+// `due` has passed, it returns 0.
 func toFullSecond(due time.Time) time.Duration {
 	if !due.After(time.Now()) {
 		return 0
@@ -356,8 +359,8 @@ func toFullSecond(due time.Time) time.Duration {
 	return time.Until(fullSecond(due))
 }
 
-// fullSecond returns the first full second at or after the time `due`. asynq truncates the times
-// that it stores to seconds.
+// fullSecond returns the time `due`, rounded up to a whole second. asynq truncates the times that
+// it stores to whole seconds, so without the rounding a task would run too early.
 func fullSecond(due time.Time) time.Time {
 	return due.Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

@@ -16,16 +16,18 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// kept is how long asynq keeps a moved task and its ID after the task is done.
+// kept is how long asynq keeps a task that Redrive has moved back, and the ID of this task, after
+// the task is done.
 const kept = time.Hour
 
-// Redrive runs the dead letters of a queue again. Each task gets all its attempts again, and
-// runs at the first full second after its time in o.Window. Redrive skips
+// Redrive runs the dead letters of a queue again. Each task gets all its attempts again. It runs
+// at the time within o.Window that [retryjob.Spread] computes from its key, rounded up to a whole
+// second. Redrive skips these tasks:
 //
-//   - tasks that an operator has archived, unless this was within the same second as the failure of
-//     the last attempt;
+//   - tasks that an operator has archived. If the last attempt failed in the second in which the
+//     operator archived the task, Redrive does not notice the operator, and moves the task;
 //   - tasks whose new ID is the ID of another task;
-//   - tasks whose lock of asynq.Unique another task has.
+//   - tasks with the option asynq.Unique, if another task holds their lock.
 //
 // A task cannot go back if its data names another queue, or if asynq refuses the task. Redrive
 // leaves such a task and goes on with the others. The error of Redrive then names this task.
@@ -110,14 +112,14 @@ type redriver struct {
 	inspector *asynq.Inspector
 }
 
-// stale returns an error if the last error of an archived task is not the reason for the
-// archiving. For example, an operator ran a dead letter again, and then archived the task
-// before a worker took it. asynq stores the second in which a task was archived. If a worker
-// has archived the task, the last attempt failed in this second.
+// stale returns an error if the last error of a task is not the reason why the task was archived,
+// or if the task is no longer archived. For example, an operator ran a dead letter again, and then
+// archived the task before a worker took it. asynq stores the second in which a task was archived.
+// If a worker has archived the task, the last attempt failed in this second.
 func (r redriver) stale(ctx context.Context, task *asynq.TaskInfo) (stale, err error) {
 	at, err := r.redis.ZScore(ctx, "asynq:{"+task.Queue+"}:archived", task.ID).Result()
 	if errors.Is(err, redis.Nil) || err == nil && int64(at) != task.LastFailedAt.Unix() {
-		return errors.New("the task was archived later than its last attempt failed"), nil
+		return errors.New("the task is not archived because of its last error"), nil
 	}
 	return nil, err
 }

@@ -46,7 +46,7 @@ type call struct {
 	*loop
 	ctx     context.Context // the caller's context
 	input   middleware.FinalizeInput
-	request *smithyhttp.Request // the request of input, in the type that RequestCloner needs
+	request *smithyhttp.Request // input.Request, converted to the type that RequestCloner needs
 	next    middleware.FinalizeHandler
 
 	attempts int               // how many attempts have begun
@@ -84,7 +84,8 @@ func (c *call) attempt(ctx context.Context) error {
 
 	switch {
 	case err == nil || retryrpc.Ended(c.ctx):
-		return err // not permanent: a loop around this call may go on with another context
+		// Do not wrap err with Permanent, because a loop around this call may go on with another context.
+		return err
 	case !late && (!only.retryable || untrusted(err)):
 		return retry.Permanent(err)
 	case c.request.GetStream() != nil && !c.request.IsStreamSeekable():

@@ -30,8 +30,9 @@ func (s *single) IsErrorRetryable(err error) bool {
 
 // GetAttemptToken asks the Retryer to let the attempt start. The Retryer may delay the attempt,
 // as the Retryer of the adaptive mode does. The function settle tells the Retryer how the
-// attempt ended, so that a success can refill its quota. If the SDK would not report the result
-// of a retry to the Retryer, settle does nothing.
+// attempt ended, so that a success can refill its quota. Before v1.48.0, one mode of the SDK does
+// not report the result of a retry to the Retryer: see asRetry. In this mode, settle does nothing
+// for a retry.
 func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error, err error) {
 	counts := true
 	if s.attempts > 1 {
