@@ -38,8 +38,8 @@ func NoBudgets(string) *retry.Budget { return nil }
 // server sends only one message also ends when this message has arrived. If another attempt may
 // follow, one retry is kept for that attempt and not lent.
 //
-// A call whose context has no Budget is unchanged. If limit is below 1, every call is lent 0
-// retries.
+// A call whose context has no Budget is unchanged. If the parameter `limit` is below 1, each call
+// whose context has a Budget is lent 0 retries.
 func LendBudget(limit int) []grpc.DialOption {
 	unary := func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
@@ -74,7 +74,8 @@ func lend(
 		switch {
 		case server.Addr == nil: // there was no connection
 			back(lent)
-		case err == nil || len(trailer) > 0: // the server has answered: it sends at least a content-type
+		// The server has answered. If it reports an error, its trailer contains at least a content-type.
+		case err == nil || len(trailer) > 0:
 			back(unspentOf(trailer.Get(spentName), lent))
 		}
 	}
@@ -82,10 +83,10 @@ func lend(
 	return outgoing(ctx, lentName, lent), opts
 }
 
-// BorrowBudget returns options for grpc.NewServer. They give the context of each call a Budget
-// of limit retries, or of fewer retries if the client has lent fewer (see [LendBudget]). This
-// process and all services below it share these retries. If limit is below 1, there are no
-// retries.
+// BorrowBudget returns options for grpc.NewServer. They give the context of each call a Budget with
+// as many retries as the parameter `limit` says, or with fewer retries if the client has lent fewer
+// (see [LendBudget]). This process and all services below it share these retries. If `limit` is
+// below 1, there are no retries.
 //
 // If the client has lent retries, the trailer reports how many were made. If a retry is denied
 // because the client has lent too few, the Reason is [retry.ReasonBorrowed]. With its metadata,
@@ -140,9 +141,10 @@ const (
 )
 
 // unspentOf returns how many of the lent retries go back to the lender, according to the values
-// of the trailer spentName. Without a value, all lent retries go back. If there are several values,
-// the greatest value counts, because a server may have passed on the report of another server. If a
-// value cannot be read, no retries go back.
+// of the trailer spentName. Without a value, all lent retries go back. There are several values if
+// the server has passed on the report of another server and added its own report. The server's own
+// report includes the retries of all servers below it, so the greatest value counts. If a value
+// cannot be read, no retries go back.
 func unspentOf(values []string, lent int) int {
 	spent := 0
 	for _, value := range values {
@@ -177,9 +179,10 @@ type loan struct {
 	budget *retry.Budget
 }
 
-// borrowed returns a context with a Budget of limit retries, or of fewer retries if a value of
-// lentName in the request is lower. The lowest of several values applies. A value that cannot
-// be read counts as 0.
+// borrowed returns a context with a Budget. The Budget has as many retries as the parameter `limit`
+// says, or as many as the metadata lentName of the request says, if this number is lower. The
+// parameter `values` contains the values of lentName, and the lowest of several values applies. A
+// value that cannot be read counts as 0.
 func borrowed(ctx context.Context, values []string, limit int) (context.Context, *loan) {
 	size := (&retry.Budget{Size: limit}).Left() // limit, or the largest Size that a Budget can count
 	for _, value := range values {
@@ -193,9 +196,10 @@ func borrowed(ctx context.Context, values []string, limit int) (context.Context,
 // contain spentName.
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
-// close ends the loan, and returns the value of spentName for the answer. The retries that are
-// left go back to the sender of the request, so the handler cannot use them any more. A second
-// call of close returns the number of all lent retries.
+// close ends the loan, and returns how many of its retries were spent. The answer to the request
+// contains this number as the metadata spentName. close empties the Budget, because the retries
+// that are left go back to the sender of the request. Call close only once: a second call would
+// report all retries as spent.
 func (l *loan) close() string {
 	ctx := retry.WithBudget(context.Background(), l.budget)
 	unspent, _ := retry.LendBudget(ctx, l.budget.Size, false)

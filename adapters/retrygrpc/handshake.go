@@ -38,9 +38,9 @@ func untrusted(s *status.Status) bool {
 	return false
 }
 
-// tlsError returns an error with this text, and with the type that crypto/tls uses for errors
-// with such a text. For any other text it returns a plain error, which retrynet does not treat
-// as permanent.
+// tlsError returns an error with the given text. If crypto/tls has a type for errors with such a
+// text, the error has this type. Otherwise the error is a plain error, which retrynet does not
+// treat as permanent.
 func tlsError(text string) error {
 	alert, remote := strings.CutPrefix(text, "remote error: ")
 	switch {

@@ -192,9 +192,11 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 //	})
 //
 // An error does not contain the trailers of its call. So Mark, unlike an Interceptor, cannot see
-// the trailer grpc-retry-pushback-ms. The error also does not say whether the server or this client
-// has made it. Example: the server calls a third party, rejects its certificate, and returns this
-// error as UNAVAILABLE. Mark returns a permanent error, but an Interceptor retries.
+// the trailer grpc-retry-pushback-ms. The error also does not say where it was created: in the
+// server or in this client. Example: the server calls a third party, rejects the certificate of the
+// third party, and returns UNAVAILABLE with the text of this error. Mark takes it for an error
+// about the server's certificate, and returns a permanent error. An Interceptor sees that the
+// server has answered, and retries.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }
