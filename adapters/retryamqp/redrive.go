@@ -12,8 +12,9 @@ import (
 )
 
 // Redrive moves dead letters back to the queue. Each message gets all its attempts again, and is
-// handled at the time within o.Window that [retryjob.Spread] computes from its key. Rounding can
-// lengthen the wait of a message by up to 1/64. Redrive skips dead letters that it cannot parse.
+// handled at the time within o.Window that [retryjob.Spread] computes from the key of the dead
+// letter. Rounding can lengthen the wait of a message by up to 1/64. Redrive skips dead letters
+// that it cannot parse.
 //
 // If Redrive fails, or if its process is killed, no message is lost. Call Redrive again for the
 // rest. One dead letter may then go back twice, because its copy was stored and the dead letter

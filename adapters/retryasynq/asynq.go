@@ -32,7 +32,7 @@
 // describes the effect of asynq's IsFailure.
 //
 // If a handler panics, the attempt has failed. The panic is logged, and the process goes on.
-// The MaxAttempts and the Backoff of a [retry.Class] count all failures of the task, not only
+// For the MaxAttempts and the Backoff of a [retry.Class], all failures of the task count, not only
 // the failures of this class.
 //
 // # Limits

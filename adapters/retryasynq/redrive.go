@@ -21,7 +21,7 @@ import (
 const kept = time.Hour
 
 // Redrive runs the dead letters of a queue again. Each task gets all its attempts again. It runs
-// at the time within o.Window that [retryjob.Spread] computes from its key, rounded up to a whole
+// at the time within o.Window that [retryjob.Spread] computes from its ID, rounded up to a whole
 // second. Redrive skips these tasks:
 //
 //   - tasks that an operator has archived. If the last attempt failed in the second in which the

@@ -74,12 +74,12 @@ type Retries[request comparable] struct {
 	states map[request]requestState // requests whose last attempt failed or asked for a Requeue
 }
 
-// A requestState is the state of a request whose last attempt failed, or asked for a Requeue without
-// an error.
+// A requestState is the state of a request whose last attempt failed, or asked for a Requeue
+// without an error.
 type requestState struct {
 	failures int            // how many attempts have failed or asked for a Requeue
 	decided  bool           // whether delay is decided, and When has not returned it yet
-	works    bool           // whether the last attempt did not fail; then the next attempt has number 1
+	works    bool           // whether the last attempt did not fail, so that the next number is 1
 	delay    time.Duration  // the delay before the next attempt
 	began    time.Time      // when the first attempt began
 	classes  map[string]int // how many failures each class had

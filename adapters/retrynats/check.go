@@ -58,7 +58,7 @@ func (r *Retries) checkStream(ctx context.Context, js jetstream.JetStream, sourc
 	}
 	config := stream.CachedInfo().Config
 	if config.Name == source {
-		return fmt.Errorf("in the stream %s, which also stores the messages: "+
+		return fmt.Errorf("the stream %s stores this subject, but also the messages of the consumer: "+
 			"use another stream for dead letters", source)
 	}
 	if err := checkDead(config); err != nil {

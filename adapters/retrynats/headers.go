@@ -93,8 +93,8 @@ func read(
 		}
 	}
 	// MaxElapsed counts from `due`. A `due` that is up to a minute in the future is accepted,
-	// because the clock of this machine may be slow. With a due time in the far future, MaxElapsed
-	// would never end the message.
+	// because the clock of this machine may be slow. If `due` were accepted in the far future, no time
+	// would seem to have passed, and the message would never reach MaxElapsed.
 	if due.After(job.Began) && time.Until(due) < time.Minute {
 		job.Began = due
 	}

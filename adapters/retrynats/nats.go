@@ -44,8 +44,8 @@
 // The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
 // the headers of this package cannot be parsed, the message becomes a dead letter, and the
 // handler is not called. MaxElapsed counts from the time when the stream stored the message, by
-// the server's clock. The MaxAttempts and the Backoff of a [retry.Class] count all failures of
-// the message, not only the failures of this class.
+// the server's clock. For the MaxAttempts and the Backoff of a [retry.Class], all failures of the
+// message count, not only the failures of this class.
 package retrynats
 
 import (
@@ -103,8 +103,8 @@ func New(policy retry.Policy, deadSubject string) (*Retries, error) {
 // also returns an error if subject has a wildcard, a space or an empty token.
 func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 	if !isOneSubject(subject) {
-		return fmt.Errorf("retrynats: subject %q is not one subject: "+
-			"write tokens that are not empty, without spaces and wildcards", subject)
+		return fmt.Errorf("retrynats: %q is not the subject of a message: "+
+			"write a subject without wildcards, spaces and empty tokens", subject)
 	}
 	return r.policies.Set("retrynats: subject", subject, policy)
 }

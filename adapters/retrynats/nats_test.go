@@ -37,7 +37,7 @@ func TestNewRefuses(t *testing.T) {
 	retries, err := retrynats.New(quick, "dead")
 	require.NoError(t, err)
 	assert.ErrorContains(t, retries.SetSubject("orders", retry.Policy{MaxDelay: -1}), "retrynats: subject orders: invalid policy: MaxDelay is -1ns")
-	assert.ErrorContains(t, retries.SetSubject("orders.*", quick), `retrynats: subject "orders.*" is not one subject`)
+	assert.ErrorContains(t, retries.SetSubject("orders.*", quick), `retrynats: "orders.*" is not the subject of a message`)
 }
 
 // newQueue returns a queue on the newest server.

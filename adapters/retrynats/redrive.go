@@ -13,9 +13,10 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive moves dead letters back to the messages of a consumer. It publishes each message again to
-// its old subject, and then deletes the dead letter. Each message gets all its attempts again. The
-// messages are handled at different times within o.Window. Redrive skips dead letters that it
+// Redrive publishes the messages of dead letters again, so that the consumer gets these messages
+// again. It publishes each message to its old subject, and then deletes the dead letter. Each
+// message gets all its attempts again, and is handled at the time within o.Window that
+// [retryjob.Spread] computes from the key of the dead letter. Redrive skips dead letters that it
 // cannot parse.
 //
 // Anyone who may publish to the subject for dead letters can write a dead letter. So Redrive

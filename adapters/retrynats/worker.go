@@ -101,8 +101,9 @@ func (w *worker) attempt(ctx context.Context, msg jetstream.Msg) {
 		return
 	}
 	job, due, malformed := read(msg, meta)
-	// Only the first delivery may delay the message. Each later delivery counts as an attempt, so
-	// the message is then handled even if it is not yet due.
+	// After a redrive, the first delivery only delays the message until it is due, and does not count
+	// as an attempt. Each later delivery counts as an attempt. So at a later delivery the message is
+	// handled even if it is not yet due.
 	if job.Attempt == 0 && malformed == nil {
 		if err := msg.NakWithDelay(max(time.Until(due), time.Nanosecond)); err != nil {
 			w.report(fmt.Errorf("message %s: %w", job.Key, err))
@@ -166,8 +167,8 @@ func (w *worker) settle(
 	case o.Err == nil:
 		return msg.DoubleAck(ctx)
 	// The worker has ended its pulls, but a slow server may not know this yet, and may deliver the
-	// message to one of these pulls. So the message waits for `pull` longer. By then, the server
-	// itself has ended them.
+	// message to one of these pulls. So the delay of the message is longer by the duration `pull`.
+	// After this time, the server has ended these pulls by itself.
 	case o.Interrupted():
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():

@@ -25,13 +25,13 @@
 //     retry.budget.left have this attribute.
 //   - retry.budget is the name that was passed to [Observer.WatchBudget].
 //   - retry.reason is the [retry.Reason], such as "attempts_exhausted".
-//   - retry.class is the name of the failure's [retry.Class]. A failure without a class lacks
-//     this attribute. An Observer reports the first 64 names that it sees. The metrics report
-//     "other" in place of all later names, because each name is a time series.
-//   - error.type follows OpenTelemetry's semantic conventions. For an HTTP response it is the
-//     status, such as "503". For any other error it is the result of the error's method
-//     ErrorType. If the error lacks this method, it is the name of the error's type. A success
-//     lacks this attribute.
+//   - retry.class is the name of the failure's [retry.Class]. A failure without a class lacks the
+//     attribute retry.class. An Observer reports the first 64 names that it sees. The metrics
+//     report "other" in place of all later names, because each name is a time series.
+//   - error.type follows OpenTelemetry's semantic conventions. For an HTTP response, error.type is
+//     the status, such as "503". For any other error, error.type is the result of the error's
+//     method ErrorType. If the error lacks this method, error.type is the name of the error's type.
+//     A success lacks the attribute error.type.
 //
 // Measurements are recorded with the context of the call, so exemplars link to the call's
 // trace.
@@ -87,7 +87,7 @@ type Observer struct {
 	budgetLeft      metric.Int64ObservableGauge
 
 	mu      sync.Mutex // guards classes
-	classes []string   // the names of classes that retry.delay has reported
+	classes []string   // the first 64 names of classes in the metric "retry.delay"
 }
 
 // New returns an Observer that reports calls. The attribute retry.policy of these reports has the

@@ -47,8 +47,10 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 		m = *kept
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
+	// Do not lower a wrong Earlier to len(row.Errors): `began` would then ignore all errors of the
+	// row, and MaxElapsed would start again in each attempt.
 	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
-		m.Earlier = 0 // with a wrong Earlier, MaxElapsed might start again in each attempt
+		m.Earlier = 0
 	}
 	if m.Classes == nil {
 		m.Classes = map[string]int{} // for retryjob, a nil map would mean that the counts are unknown
@@ -64,8 +66,9 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 }
 
 // began returns the time at which the first attempt began. It ignores the first `earlier`
-// errors of the row, which are from before the last Redrive. It also ignores times that are
-// zero or in the future, because with such a time MaxElapsed would never end the job.
+// errors of the row, which are from before the last Redrive. It also ignores times that are zero or
+// in the future. retryjob.Run would replace such a time with the current time in each attempt, so
+// MaxElapsed would never end the job.
 func began(row *rivertype.JobRow, earlier int) time.Time {
 	now := time.Now()
 	for _, failed := range row.Errors[earlier:] {
@@ -99,10 +102,10 @@ func DeadLetterOf(job *rivertype.JobRow) (retryjob.DeadLetter, error) {
 	switch {
 	case err != nil:
 	case m == nil || m.Dead == nil:
-		err = fmt.Errorf("its metadata have no key %q under the key %q", "dead", metadataKey)
+		err = fmt.Errorf("the metadata of the job have no key %q under the key %q", "dead", metadataKey)
 	case !finalized || m.DeadAttempt != job.Attempt || canceled:
-		err = fmt.Errorf("after its end in attempt %d, an operator has canceled it or run it again",
-			m.DeadAttempt)
+		err = fmt.Errorf("the job ended in attempt %d, "+
+			"but an operator has since canceled it or run it again", m.DeadAttempt)
 	default:
 		return *m.Dead, nil
 	}

@@ -26,15 +26,15 @@ func TestDeadLetterOf(t *testing.T) {
 	}{
 		{discarded, 2, `{"retry": {"moon": "full", "dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
 		{canceled, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired", "attempts": 4}}}`, ""},
-		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
-		{discarded, 2, ``, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
-		{discarded, 2, `{}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
-		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is not a dead letter of this package: its metadata have no key "dead" under the key "retry"`},
+		{discarded, 2, `{"retry": {"max_attempts": 2}}`, `retryriver: job 7 is not a dead letter of this package: the metadata of the job have no key "dead" under the key "retry"`},
+		{discarded, 2, ``, `retryriver: job 7 is not a dead letter of this package: the metadata of the job have no key "dead" under the key "retry"`},
+		{discarded, 2, `{}`, `retryriver: job 7 is not a dead letter of this package: the metadata of the job have no key "dead" under the key "retry"`},
+		{discarded, 2, `{"Retry": 5}`, `retryriver: job 7 is not a dead letter of this package: the metadata of the job have no key "dead" under the key "retry"`},
 		{discarded, 2, `{"retry": {"dead": {"attempts": 4}}}`, `the key "reason" is missing`},
 		{discarded, 2, `{"retry": {"dead": {"reason": "tired"}}`, "retryriver: job 7 is not a dead letter of this package: unexpected end of JSON input"},
-		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "after its end in attempt 2, an operator has canceled it or run it again"},
-		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has canceled it or run it again"},
-		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has canceled it or run it again"},
+		{discarded, 3, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "the job ended in attempt 2, but an operator has since canceled it or run it again"},
+		{canceled, 2, `{"cancel_attempted_at": "x", "retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has since canceled it or run it again"},
+		{rivertype.JobStateAvailable, 2, `{"retry": {"dead_attempt": 2, "dead": {"reason": "too_tired"}}}`, "an operator has since canceled it or run it again"},
 	} {
 		d, err := retryriver.DeadLetterOf(&rivertype.JobRow{ID: 7, State: row.state, Attempt: row.attempt, Metadata: []byte(row.metadata)})
 		if row.want == "" {

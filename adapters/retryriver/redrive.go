@@ -12,9 +12,9 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Redrive runs the dead letters of this package again. Each job gets all its attempts again,
-// and runs at its time in o.Window. The jobs keep their IDs and the errors of their attempts.
-// Redrive skips
+// Redrive runs the dead letters of this package again. Each job gets all its attempts again, and
+// runs at the time within o.Window that [retryjob.Spread] computes from its ID. The jobs keep their
+// IDs and the errors of their attempts. Redrive skips these jobs:
 //
 //   - jobs that somebody else has discarded or canceled;
 //   - unique jobs, if another job with the same unique key exists.

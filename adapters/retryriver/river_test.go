@@ -203,7 +203,7 @@ func TestJobsOfAnotherClient(t *testing.T) {
 		inserted, err := plain.Insert(t.Context(), args{"a"}, &river.InsertOpts{MaxAttempts: maxAttempts})
 		require.NoError(t, err)
 		_, err = retryriver.DeadLetterOf(inserted.Job)
-		assert.ErrorContains(t, err, `its metadata have no key "dead" under the key "retry"`)
+		assert.ErrorContains(t, err, `the metadata of the job have no key "dead" under the key "retry"`)
 		d, err := retryriver.DeadLetterOf(s.end(inserted.Job.ID))
 		require.NoError(t, err)
 		assert.Equal(t, [...]any{retry.ReasonExhausted, attempts}, [...]any{d.Reason, d.Attempts})

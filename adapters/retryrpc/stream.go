@@ -42,8 +42,8 @@ type Stream struct {
 	// is nil for the first attempt, and after a Dial that returned no Conn.
 	Dial func(ctx context.Context, number int, previous Conn) (Conn, Failure)
 
-	// Size returns how many bytes a message has. If the size is not known, there is no further
-	// attempt.
+	// Size returns how many bytes a message has. If `known` is false, the size is not known, and there
+	// is no further attempt.
 	Size func(m any) (bytes int, known bool)
 
 	// Coded turns the error of a context into an error of the RPC library, as in Do.
@@ -65,8 +65,9 @@ type Stream struct {
 	closed  bool       // whether CloseSend was called
 	final   string     // why no attempt may follow, or "" if an attempt may follow
 
-	// ctx is the context of the last attempt. It lasts until the stream ends. The context that
-	// Do passes to an attempt ends when the first message has arrived.
+	// ctx is the context of the last attempt, and lasts until the stream ends. The Stream creates it
+	// from Ctx, because the context that Do passes to an attempt already ends when the first message
+	// has arrived.
 	ctx    context.Context
 	cancel context.CancelCauseFunc // cancels ctx
 }
@@ -213,7 +214,7 @@ func (s *Stream) Send(m any) error {
 	}
 	s.mu.Unlock()
 
-	err := io.EOF // Receive returns the reason why there is no attempt
+	err := io.EOF // if there is no attempt, the caller gets the reason from Receive, as in Conn
 	if conn != nil {
 		err = conn.Send(m)
 	}
@@ -251,7 +252,8 @@ func (s *Stream) CloseSend() error {
 	return conn.CloseSend()
 }
 
-// Final forbids further attempts. The error of the call shows the reason.
+// Final forbids further attempts. The parameter `reason` says why, for the text of the call's
+// error.
 func (s *Stream) Final(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,7 +31,8 @@ func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure e
 	switch {
 	case o.Interrupted() && errors.Is(context.Cause(ctx), worker.ErrWorkerShutdown):
 		// Return an error without details. While a worker stops, the SDK may lose an error with details,
-		// and report "context canceled" in its place. Then the server would decide alone.
+		// and report "context canceled" in its place. The server would then decide with its own
+		// RetryPolicy whether and when a retry follows.
 		options := temporal.ApplicationErrorOptions{NextRetryDelay: leastDelay}
 		return temporal.NewApplicationErrorWithOptions(valid(last.Error()), typeOf(last), options)
 	case o.Interrupted() && failure == nil: // ctx was done before the attempt began

@@ -21,16 +21,16 @@
 // this dead letter, and a workflow can read it with [DeadLetterOf].
 //
 // You can use features that Temporal's own policy lacks: jitter, Fibonacci, RetryIf, Classify,
-// MaxElapsed, Retry-After and Budgets. The MaxAttempts and the Backoff of a [retry.Class] count
-// all failures of the activity, not only the failures of this class.
+// MaxElapsed, Retry-After and Budgets. For the MaxAttempts and the Backoff of a [retry.Class], all
+// failures of the activity count, not only the failures of this class.
 //
 // If a policy is invalid, each activity runs once. If the activity fails, its error is
 // non-retryable, and the reason is ReasonInvalid. Validate policies before the worker starts.
 //
 // The SDK cannot send text that is not UTF-8. If an error contains such text, the interceptor
-// replaces the invalid bytes and leaves out the causes of the error. If the interceptor
-// cannot read the details of an ApplicationError that the activity returned, it returns a new
-// ApplicationError with the first as its cause.
+// replaces the invalid bytes and leaves out the causes of the error. If an activity returns an
+// ApplicationError whose details the interceptor cannot read, the interceptor returns a new
+// ApplicationError. The cause of the new error is the error of the activity.
 //
 // Temporal counts the attempts. MaxElapsed counts from the time when the activity was
 // scheduled, so the time in which the activity waits for a worker counts as well. The seed of

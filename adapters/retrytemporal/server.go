@@ -13,10 +13,10 @@ import (
 // the worker has an [Interceptor] with the policy p. The RetryPolicy allows as many attempts as
 // p.
 //
-// The delays of the RetryPolicy apply only if the server decides alone, because a worker was
-// lost or too slow. The first of these delays is the first delay of p. Each further delay is
-// the previous delay, multiplied by the Factor of p's Exponential. For any other Backoff, the
-// factor is 2. No delay is longer than the longest of the first hundred delays of p.
+// The delays of the RetryPolicy apply only if the server decides without the interceptor, because a
+// worker was lost or too slow. The first of these delays is the first delay of p. Each further
+// delay is the previous delay, multiplied by the Factor of p's Exponential. For any other Backoff,
+// the factor is 2. No delay is longer than the longest of the first hundred delays of p.
 //
 // For a job with its own limit, write Server(p.ForJob(limit)). If p is invalid, the
 // RetryPolicy allows one attempt.
@@ -25,11 +25,11 @@ import (
 //
 // The MaximumAttempts of the server's policy can lower the limit of the interceptor's policy.
 // If the interceptor's policy has neither MaxAttempts nor MaxRetries, MaximumAttempts is the
-// limit. To forbid retries in any case, set MaxAttempts to 1 in the interceptor's policy, or
-// set NonRetryable.
+// limit. To forbid retries in any case, set MaxAttempts to 1 or NonRetryable to true in the
+// interceptor's policy.
 //
-// The server decides alone if an attempt is lost with its worker, or exceeds its
-// StartToCloseTimeout. In these cases, the server uses the RetryPolicy from the function
+// If an attempt is lost with its worker, or exceeds its StartToCloseTimeout, the server decides
+// without the interceptor. In these cases, the server uses the RetryPolicy from the function
 // Server. So the server starts no more attempts than p allows, and no delay is longer than the
 // longest delay of p. If that attempt was the last one, the workflow gets a TimeoutError, and
 // OnEvent is not called. The worker can decide about slow attempts if you set an AttemptTimeout

@@ -26,7 +26,7 @@ type Answer int
 const (
 	OK        Answer = iota // the call succeeds
 	Down                    // the call fails, and a retry may succeed
-	Busy                    // like Down, and the server asks for Wait
+	Busy                    // like Down, and the server asks the client to wait for 20 ms: see Wait
 	Forbidden               // the call fails permanently
 	Hang                    // the server does not answer until the attempt is canceled
 )
@@ -53,7 +53,7 @@ type row struct {
 	policy   func(*retry.Policy) // changes the policy of the call, unless it is nil
 	cancel   string              // when the caller's context is canceled, or "" for never
 	attempts int                 // how many attempts the server must see
-	more     bool                // whether more attempts are allowed: a busy machine may need them
+	more     bool                // whether the server may see more attempts, as on a busy machine
 	reason   retry.Reason        // why the call ends
 }
 
@@ -113,8 +113,9 @@ var rows = []row{
 		attempts: 3, reason: retry.ReasonBudget},
 }
 
-// refusing returns an Enter that refuses the attempt with this number. The Enter returns another
-// error if it is not called exactly once for each attempt.
+// refusing returns a function for the field Enter of a policy, which is called before each attempt.
+// The function refuses the attempt with the given number. If it is not called exactly once for each
+// attempt, or if its event is wrong, the function returns an error that says so.
 func refusing(attempt int) func(context.Context, retry.Event) error {
 	calls := 0
 	return func(_ context.Context, e retry.Event) error {
@@ -122,7 +123,8 @@ func refusing(attempt int) func(context.Context, retry.Event) error {
 		switch {
 		case e.Attempt != calls, e.Number != calls, e.Max != 4,
 			e.Kind != retry.AttemptStarted, e.Time.IsZero():
-			return fmt.Errorf("call %d of Enter is for %+v", calls, e)
+			return fmt.Errorf("call %d of Enter got the event %+v, "+
+				"want AttemptStarted with a Time, Attempt and Number %d, and Max 4", calls, e, calls)
 		case e.Attempt == attempt:
 			return errors.New("the queue is full")
 		default:
