@@ -43,11 +43,8 @@ func hostOf(u *url.URL) host {
 }
 
 // String returns h as the beginning of a URL, such as "http://db:8080". If h is too long to be
-// stored, String returns only the name.
+// stored, a retry.Budgets does not store this text either, because the text is longer.
 func (h host) String() string {
-	if h.tooLong() {
-		return h.name
-	}
 	name := h.name
 	if h.addr.IsValid() {
 		name = "[" + h.addr.String() + "]"

@@ -61,6 +61,12 @@ func TestHostOf(t *testing.T) {
 		assert.True(t, hostOf(long).tooLong())
 		assert.Zero(t, testing.AllocsPerRun(10, func() { hostOf(long) }), "no punycode is computed for a long name")
 	}
+	var all targets
+	for _, port := range []string{"", ":8080", ":8081"} {
+		name := strings.Repeat("x", longestHost-len("https")-len(port)+1)
+		b, _ := all.budgetOf(&url.URL{Scheme: "https", Host: name + port})
+		assert.Equal(t, "all other targets", b.Name, "a host that is too long by a byte has no Budget of its own")
+	}
 	for _, name := range []string{"\u00fc b", "\u00fc/c", "\u00fc\x00"} { // these names cannot be sent
 		assert.Equal(t, host{scheme: "http", name: name}, hostOf(&url.URL{Scheme: "http", Host: name}))
 	}

@@ -129,10 +129,11 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// unspentOf returns how many of the lent retries go back to the lender. values are the values of
-// the response's header spentName. Without a value, all lent retries go back. The greatest of
-// several values counts, because a server may have passed on the report of another server. If a
-// value is not a number, no retry goes back.
+// unspentOf returns how many of the lent retries go back to the lender, according to the values of
+// the response's header spentName. Without a value, all lent retries go back. There are several
+// values if the server has passed on the report of another server and added its own report. The
+// server's own report includes the retries of all servers below it, so the greatest value counts.
+// If a value is not a number, no retry goes back.
 func unspentOf(values []string, lent int) int {
 	spent := 0
 	for _, value := range values {

@@ -79,8 +79,10 @@ func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	var cancel *types.Var
 	deferred := map[*ast.Ident]bool{}
-	for n := range ast.Preorder(bodyOf(fn)) {
+	ast.Inspect(bodyOf(fn), func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.FuncLit: // its defer statements do not wait for the end of fn
+			return false
 		case *ast.AssignStmt:
 			if len(n.Lhs) == 2 && n.Rhs[0] == made {
 				cancel = u.local(n.Lhs[1])
@@ -90,7 +92,8 @@ func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 				deferred[id] = true
 			}
 		}
-	}
+		return true
+	})
 	if cancel == nil {
 		return false
 	}
