@@ -139,13 +139,13 @@ var lintRules = []lintRule{
 		},
 	},
 	{
-		"short_delays", "Backoff", "unlimited attempts with delays below %v: each wait is %v " +
+		"short_delays", "Backoff", "unlimited attempts with delays below %v: such a wait is %v " +
 			"instead", func(l *linted) []any {
 			return valuesIf(l.endless && l.limit == Unlimited && l.short(), leastWait, leastWait)
 		},
 	},
 	{
-		"short_delays", "Backoff", "{HealthyAfter} with delays below %v: each wait is %v instead",
+		"short_delays", "Backoff", "{HealthyAfter} with delays below %v: such a wait is %v instead",
 		func(l *linted) []any {
 			return valuesIf(l.endless && l.limit != Unlimited && l.short(), leastWait, leastWait)
 		},

@@ -18,7 +18,7 @@ func TestLint(t *testing.T) {
 		noClassLimit = "Classify without a limit: there is only one attempt, whatever a class allows; set MaxAttempts, MaxRetries or MaxElapsed"
 		capAlone     = "AttemptCap without a limit: there is only one attempt; set MaxAttempts, MaxRetries or MaxElapsed"
 		least        = 10 * time.Millisecond
-		below        = "unlimited attempts with delays below 10ms: each wait is 10ms instead"
+		below        = "unlimited attempts with delays below 10ms: such a wait is 10ms instead"
 		atOnce       = " without a Backoff: the attempts follow each other at once; set a Backoff, or Fixed(0) for no delay"
 		bothLimits   = "MaxAttempts and MaxRetries are both set: the lower limit applies, "
 		nonRetryable = "NonRetryable allows only one attempt: the limit of "
@@ -70,7 +70,7 @@ func TestLint(t *testing.T) {
 		{"unlimited without a Backoff", retry.Policy{MaxRetries: -1, Budget: &retry.Budget{Size: 1}}, []string{"unlimited attempts without a Backoff: each wait is 10ms; set a Backoff"}},
 		{"HealthyAfter without a Backoff", retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute}, []string{"HealthyAfter without a Backoff: each wait is 10ms; set a Backoff"}},
 		{"HealthyAfter with short delays", retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, Backoff: retry.Fixed(9 * time.Millisecond)},
-			[]string{"HealthyAfter with delays below 10ms: each wait is 10ms instead"}},
+			[]string{"HealthyAfter with delays below 10ms: such a wait is 10ms instead"}},
 		{"HealthyAfter with delays", retry.Policy{MaxAttempts: 3, HealthyAfter: time.Minute, Backoff: retry.Fixed(10 * time.Millisecond)}, nil},
 		{"HealthyAfter and one attempt", retry.Policy{MaxAttempts: 1, HealthyAfter: time.Minute}, nil},
 		{"several attempts at once, on purpose", retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(0)}, nil},
