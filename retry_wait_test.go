@@ -410,3 +410,17 @@ func TestNextAfterAHealthyAttempt(t *testing.T) {
 		})
 	}
 }
+
+// The failure after which a call begins anew counts in its class, in Do as in Next.
+func TestTheFailureOfAHealthyAttemptCountsInItsClass(t *testing.T) {
+	p := retry.Policy{MaxAttempts: 5, HealthyAfter: time.Minute, Backoff: retry.Fixed(time.Second), Jitter: retry.Proportional(0)}
+	p.Classify = func(error) *retry.Class { return &retry.Class{Name: "x", MaxAttempts: 2} }
+	synctest.Test(t, func(t *testing.T) {
+		err := retry.Do(t.Context(), p, running(0, time.Hour, 0))
+		assert.EqualError(t, err, "retry: attempts exhausted after 3 attempts (2s waited, 2 count, because attempt 2 ran past HealthyAfter, 2 of \"x\"): boom")
+	})
+	first := p.Next(retry.Attempt{Number: 2, Classes: map[string]int{"x": 1}, Took: time.Hour, Err: errBoom})
+	assert.Equal(t, [...]any{retry.ReasonRetry, true}, [...]any{first.Reason, first.Reset})
+	second := p.Next(retry.Attempt{Number: first.Number + 1, Classes: map[string]int{"x": 1}, Err: errBoom})
+	assert.Equal(t, retry.ReasonExhausted, second.Reason)
+}
