@@ -16,7 +16,7 @@ var OtherMark = newCheck("othermark", `report errors that another library wraps 
 
 retry.Do does not know Permanent of cenkalti/backoff, Unrecoverable of
 avast/retry-go and RetryableError of sethvargo/go-retry. If one of these
-functions wraps an error, retry.Do retries it like any other error.`, func(pass *analysis.Pass, u *uses) {
+wraps an error, retry.Do retries it like any other error.`, func(pass *analysis.Pass, u *uses) {
 	wrapped, read := map[string][]inspector.Cursor{}, map[string]bool{}
 	for c, id := range nodes[*ast.Ident](u.root) {
 		o := u.info.Uses[id]

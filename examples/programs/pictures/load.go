@@ -99,8 +99,8 @@ func threeRetries(x float64) outcome {
 //
 // Let R be the mean number of retries of a call. Then a call makes 1+R attempts, and (1-x) * (1+R)
 // of the calls succeed. Without a budget, R is x + x² + x³, as in threeRetries. The budget limits R
-// to the solution of R = bucketRatio * (1-x) * (1+R) + bucketSize / loadCalls. The last summand is there
-// because the budget is full at the start.
+// to the solution of R = bucketRatio * (1-x) * (1+R) + bucketSize / loadCalls. The last summand is
+// there because the budget is full at the start.
 func withinBudget(x float64) outcome {
 	pay := bucketRatio * (1 - x)
 	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)
