@@ -210,12 +210,12 @@ func TestBudgetOverThreeLayers(t *testing.T) {
 		plain, lease int64
 	}{
 		{"the leaf says 503", arrives, arrives, 0, [3]time.Duration{}, 1, false, 64, 4},
-		{"a proxy removes the report", stripped, stripped, 0, [3]time.Duration{}, 1, false, 64, 8},
-		{"a proxy removes the request header", bare, bare, 0, [3]time.Duration{}, 1, false, 64, 64},
+		{"a proxy removes the report, which is the response header `Retry-Budget-Spent`", stripped, stripped, 0, [3]time.Duration{}, 1, false, 64, 8},
+		{"a proxy removes the lease, which is the request header `Retry-Budget`", bare, bare, 0, [3]time.Duration{}, 1, false, 64, 64},
 		{"every answer of A and B is lost", lost, arrives, 0, [3]time.Duration{}, 1, false, 64, 4},
-		{"the leaf hangs; timeouts 450, 150 and 50 ms", arrives, arrives, time.Hour, [3]time.Duration{450 * ms, 150 * ms, 50 * ms}, 1, false, 36, 4},
-		{"the leaf hangs; each timeout is 50 ms", arrives, arrives, time.Hour, [3]time.Duration{50 * ms, 50 * ms, 50 * ms}, 1, false, 4, 2},
-		{"ten parallel calls", arrives, arrives, 0, [3]time.Duration{}, 10, false, 208, 13},
+		{"the leaf hangs; the attempt timeouts of the client, A and B are 450, 150 and 50 ms", arrives, arrives, time.Hour, [3]time.Duration{450 * ms, 150 * ms, 50 * ms}, 1, false, 36, 4},
+		{"the leaf hangs; each attempt timeout is 50 ms", arrives, arrives, time.Hour, [3]time.Duration{50 * ms, 50 * ms, 50 * ms}, 1, false, 4, 2},
+		{"the client makes ten calls in parallel", arrives, arrives, 0, [3]time.Duration{}, 10, false, 208, 13},
 		{"the outermost client sets no budget", arrives, arrives, 0, [3]time.Duration{}, 1, true, 64, 16},
 	} {
 		assert.Contains(t, string(page), fmt.Sprintf("\n| %s | %d | **%d** |\n", row.name, row.plain, row.lease))
