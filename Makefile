@@ -12,7 +12,7 @@ in = @time for dir in $(1); do echo "-- $@ $$dir"; (cd $$dir && $(2)) || exit; d
 TESTS = $(MODULES:%=test/%)
 .PHONY: check test race lint fuzz platforms soak $(TESTS)
 # The root is tested by race, and without the race detector by the "go test ./..." of the README.
-check: $(filter-out test/.,$(TESTS)) race platforms lint
+check: race $(filter-out test/.,$(TESTS)) platforms lint
 # Each directory is a target, so that make runs other tests while some wait for their servers.
 # -count=1 is set because Go's cache of test results ignores files of other modules. lint runs vet.
 test: $(TESTS)
