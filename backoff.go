@@ -116,8 +116,8 @@ func power(x float64, n uint64) float64 {
 // delay is treated as 0. Do not modify a Schedule while a Policy holds it.
 type Schedule []time.Duration
 
-// Delay returns s[attempt-1], or the last delay of s if s is shorter. It returns 0 if s is
-// empty or if the delay is negative.
+// Delay returns s[attempt-1], or the last delay of s if attempt is above len(s). It returns 0 if s
+// is empty or if the delay is negative.
 func (s Schedule) Delay(attempt int) time.Duration {
 	if len(s) == 0 {
 		return 0

@@ -51,7 +51,7 @@ type Budget struct {
 	// successes a second has about 300 retries above Size. After a pause without successes, the
 	// Budget holds Size again.
 	//
-	// A Refund fills the Budget above Size too, and so does a retry that a borrower gives back. 0:
+	// A Refund can fill the Budget above Size too, and so can a retry that a borrower gives back. 0:
 	// the Budget never holds more than Size. In a Policy, any other value below 1ms is invalid.
 	// Outside of a Policy, a value below 1ms is treated as 0.
 	Remember time.Duration
@@ -126,9 +126,9 @@ func (b *Budget) take(number int) (allowed, paid bool) {
 	return number <= graceRetry && since(&b.fullAt, now) < b.Grace, false
 }
 
-// since returns how much time has passed from `moment` to `now`. Both parameters count from the
-// first use of the Budget. If `moment` is 0, the moment has never come, and since returns the
-// longest duration.
+// The function since returns the time from `moment` to `now`. Both parameters count from the first
+// use of the Budget. If `moment` is 0, this moment has not come yet, and the result is the longest
+// duration.
 func since(moment *atomic.Int64, now time.Duration) time.Duration {
 	if then := moment.Load(); then > 0 {
 		return now - time.Duration(then-1)
@@ -202,7 +202,7 @@ func (b *Budget) minSpent() int64 {
 	return 0
 }
 
-// look stores the time of the first use, if a field of b needs a clock. Then it calls catchUp.
+// look calls catchUp. If a field of b needs a clock, look first stores the time of the first use.
 // It returns how much time has passed since the first use.
 func (b *Budget) look() time.Duration {
 	if b.first.Load() == nil && (b.RefillEvery >= leastRefill || b.remembers() || b.graces()) {
@@ -212,9 +212,10 @@ func (b *Budget) look() time.Duration {
 	return b.catchUp()
 }
 
-// catchUp puts back the retries that RefillEvery owes, and lets the surplus decay. If several
-// goroutines call catchUp at once, only the goroutine whose CompareAndSwap succeeds does the
-// work, so the work is done once. Until this goroutine has finished, other goroutines may find
+// catchUp puts back one retry for each interval of RefillEvery that has ended since the last call
+// of catchUp, and lets the surplus decay. It returns how much time has passed since the first use.
+// If several goroutines call catchUp at once, only the goroutine whose CompareAndSwap succeeds does
+// the work, so the work is done once. Until this goroutine has finished, other goroutines may find
 // the old number of retries.
 func (b *Budget) catchUp() (passed time.Duration) {
 	first := b.first.Load()
@@ -248,10 +249,11 @@ func (b *Budget) decay(n int64) {
 	}
 }
 
-// due returns how many periods have ended but are not counted yet, and adds this number to
-// `counted`. The parameter `counted` is the number of periods that have been counted since the
-// first use of the Budget. The parameter `passed` is the time since the first use, and `period` is
-// the length of a period. If another goroutine counts the same periods first, due returns 0.
+// The function due returns how many periods have ended but are not counted yet, and adds this
+// number to `counted`. The parameter `counted` is the number of periods that have been counted
+// since the first use of the Budget. The parameter `passed` is the time since the first use, and
+// `period` is the length of a period. If another goroutine counts the same periods first, the
+// result is 0.
 func due(counted *atomic.Int64, passed, period time.Duration) int64 {
 	before, now := counted.Load(), int64(passed/period)
 	if now <= before || !counted.CompareAndSwap(before, now) {
@@ -297,7 +299,7 @@ const (
 	decaySteps = 16                    // in how many steps the surplus decays during the time Remember
 )
 
-// fullOf returns how many billionths of a retry a full Budget of this size holds.
+// fullOf returns how many billionths of a retry a full Budget with the Size `size` holds.
 func fullOf(size int) int64 { return min(max(0, int64(size)), mostTokens) * token }
 
 // shareOf returns how many billionths of a retry a success puts back. It returns 0 for NaN,
@@ -309,8 +311,8 @@ func shareOf(ratio float64) int64 {
 	return 0
 }
 
-// decayed returns how much of a surplus is left after this many steps of decay. Each step
-// removes a 16th of the surplus, rounded up to a whole billionth.
+// decayed returns how much of the parameter `surplus` is left after `steps` steps of decay. Each
+// step removes a 16th of the surplus, rounded up to a whole billionth.
 func decayed(surplus, steps int64) int64 {
 	for ; surplus > 0 && steps > 0; steps-- {
 		surplus -= (surplus + decaySteps - 1) / decaySteps

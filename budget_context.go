@@ -12,8 +12,8 @@ import "context"
 // grace period, the other Budgets get their tokens back. Then the call stops with ReasonBudget,
 // or with ReasonBorrowed if the empty Budget is Borrowed.
 //
-// Successes under the context put nothing back into b. Only [Do], [DoValue] and [Once] use the
-// Budgets of a context. [Policy.Next] and [Policy.Validate] get no context.
+// Successes under the context put nothing back into b. Only [Do], [DoValue], [Once] and
+// [LendBudget] use the Budgets of a context. [Policy.Next] and [Policy.Validate] get no context.
 //
 // WithBudget(ctx, &retry.Budget{}) allows no retry under ctx, with one exception: a retry after
 // an attempt that ran past HealthyAfter takes nothing from any Budget. If b is nil, or if ctx
@@ -47,16 +47,16 @@ func payersOf(ctx context.Context) *payers {
 // A receipt says which Budgets gave a token for a retry. It has one bit for each Budget. Bit 0 is
 // for the policy's Budget, and bit 1 is for the innermost Budget of the context. All Budgets of the
 // context from the 63rd on share bit 63. This bit cannot record that only some of these Budgets
-// gave a token. So they do not use their Grace, because a Budget in its grace period allows a retry
-// without giving a token.
+// gave a token. So these Budgets do not use their Grace, because a Budget in its grace period
+// allows a retry without giving a token.
 type receipt uint64
 
 const lastBit = 63
 
 // take takes one token out of each Budget of l and then out of `own`, the policy's Budget. The
-// parameter `number` says which retry of its call this is. If a Budget refuses the retry, take
-// gives all tokens back and returns this Budget as its second result. If no Budget refuses the
-// retry, the second result is nil.
+// parameter `number` says which retry of its call this is. If a Budget refuses the retry, the
+// method gives all tokens back, and the result `empty` is this Budget. If no Budget refuses the
+// retry, `empty` is nil.
 func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	place, graced := 0, number
 	for at := l; at != nil; at = at.outer {
@@ -86,7 +86,7 @@ func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	return r, nil
 }
 
-// has reports whether l contains b.
+// The method has reports whether l contains b.
 func (l *payers) has(b *Budget) bool {
 	for ; l != nil; l = l.outer {
 		if l.budget == b {
@@ -129,20 +129,21 @@ func (l *payers) lend(limit, reserve int64) int64 {
 	return lent
 }
 
-// LendBudget lends retries to another process. It takes the same number of retries, at most
-// limit, out of each Budget of ctx. It returns this number as lent. Send the number to the
-// process: the process and all layers below it may make this many retries in all. When the
-// process has answered, call giveBack with the number of retries that it did not use. Retries
-// that are not given back count as spent.
+// LendBudget lends retries to another process. It takes the same number of retries out of each
+// Budget of ctx, but at most the number in the parameter limit. The result lent says how many
+// retries it took out of each Budget. Send this number to the process: the process and all layers
+// below it may make this many retries in all. When the process has answered, call giveBack with the
+// number of retries that it did not use. Retries that are not given back count as spent.
 //
 // If keepOne is true, each Budget keeps one retry. Set keepOne if this layer may retry its own
 // request. If the answer of the process is lost, the lent retries are lost too, and this layer
 // can still use the retry that the Budget kept.
 //
-// A Budget lends no retries of its Grace. If ctx has no Budget, lent is [Unlimited], and
-// giveBack does nothing. If a Budget is empty, or if limit is below 1, lent is 0. The policy's
-// Budget lends nothing. giveBack is safe for concurrent use. It treats a negative number as 0.
-// All calls of giveBack together give back at most the number lent.
+// A Budget lends no retries of its Grace. If ctx has no Budget, the result lent is [Unlimited], and
+// giveBack does nothing. If a Budget is empty, or if the parameter limit is below 1, the result
+// lent is 0. The policy's Budget lends nothing. giveBack is safe for concurrent use. It treats a
+// negative number as 0. All calls of giveBack together give back at most as many retries as were
+// lent.
 //
 // retryhttp.LendBudget calls LendBudget for HTTP requests, and retrygrpc.LendBudget calls it
 // for gRPC calls.

@@ -95,8 +95,8 @@ func (b *Budgets) make(key string) *Budget {
 	}
 }
 
-// touch adds calls to the number of calls in flight, and stores now as the time of the last
-// use. calls is 1 when a call begins, and -1 when a call ends.
+// touch adds the parameter `calls` to the number of calls in flight, and stores the parameter `now`
+// as the time of the last use. `calls` is 1 when a call begins, and -1 when a call ends.
 func (b *Budgets) touch(u *use, calls int, now time.Time) {
 	u.calls, u.last = u.calls+calls, now
 	b.used.MoveToFront(u.at)

@@ -14,27 +14,27 @@ import "time"
 // whatever the Class allows. A negative number in a Class is invalid, and stops the call with
 // ReasonInvalid.
 type Class struct {
-	// Name is the name of the class. Failures with the same Name are counted together. A call
-	// keeps a count for each of the first 8 names. A class without a Name has no count of its own,
-	// and neither has a class after the first 8. The MaxAttempts and the Backoff of such a class
+	// Name is the name of the class. Failures whose classes have the same Name are counted together. A
+	// call keeps a count for each of the first 8 names. A class without a Name has no count of its
+	// own, and neither has a class after the first 8. The MaxAttempts and the Backoff of such a class
 	// count all failures of the call.
 	Name string
 
 	MaxAttempts  int  // the call ends after this many failures of the class; 0: no limit
 	NonRetryable bool // true: the call ends after a failure of this class
 
-	// Backoff is the curve of delays for this class. It counts only the failures of this class, so
-	// its first delay follows the first failure of this class. If it is nil, the curve of the
-	// policy applies, which counts all failures. For no delay, use Fixed(0).
+	// Backoff is the curve of delays for this class. It counts only the failures of this class:
+	// Backoff.Delay(1) is the delay after the first failure of this class. If Backoff is nil, the
+	// curve of the policy applies, which counts all failures. For no delay, use Fixed(0).
 	Backoff Backoff
 
-	// If SkipBudget is true, the retry after this failure takes nothing from Policy.Budget. An
-	// example is the retry with a new token after a 401. The retry still takes from the Budgets of
-	// WithBudget, which may refuse it.
+	// If SkipBudget is true, the retry after this failure takes nothing from Policy.Budget. An example
+	// is the retry after a 401 that sends a new access token. The retry still takes from the Budgets
+	// of WithBudget, which may refuse it.
 	SkipBudget bool
 
 	MaxDelay time.Duration // the longest delay; 0: the policy's MaxDelay
-	Jitter   Jitter        // widens the delay; nil: the policy's Jitter; Proportional(0): no jitter
+	Jitter   Jitter        // widens each delay; nil: the policy's Jitter; Proportional(0): no jitter
 
 	// Cause says why the class is NonRetryable. If NonRetryable ends the call, Cause becomes the
 	// Cause of the [Error] and of the CallFinished. It may be nil.
@@ -88,10 +88,10 @@ func (c *call) failuresOf(class string) int {
 	return c.number
 }
 
-// failuresOf returns how many failures a class has, including the last failure. earlier counts
-// the failures before the last failure. number is the count of all failures. failuresOf returns
-// number for a class that has no count of its own: a class without a name, and a class after
-// the first 8.
+// failuresOf returns how many failures a class has, including the last failure. The parameter
+// `earlier` contains the counts before the last failure, and `number` is the count of all failures.
+// A class without a name has no count of its own, and neither has a class after the first 8. For
+// such a class, failuresOf returns `number`.
 func failuresOf(class string, earlier map[string]int, number int) int {
 	names := 0
 	for name, failures := range earlier {

@@ -32,10 +32,10 @@ import (
 //     share a Budget between policies, set it in code.
 //   - Fields that hold functions have no keys. They are unchanged.
 //
-// Do not embed a Policy in a struct, but give it a named field. A struct that embeds a Policy
-// gets the methods of the Policy, which ignore all other fields of the struct. Do not inline a
-// Policy with an option of a YAML library either, because then the library does not call these
-// methods.
+// Do not embed a Policy in a struct. Give the struct a named field of the type Policy instead. A
+// struct that embeds a Policy gets the methods of the Policy, which ignore all other fields of the
+// struct. Do not inline a Policy with an option of a YAML library either, because then the library
+// does not call these methods.
 func (p *Policy) UnmarshalJSON(data []byte) error {
 	err := strict.Decode(p, data, invalidPolicy, examplePolicy, (*Policy).readForm)
 	return decodeError(err)
@@ -225,8 +225,8 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	}
 	const exampleBackoff = `a mapping such as {"type": "exponential", "base": "200ms"}`
 	if curve := m.Inner("backoff", exampleBackoff); curve != nil {
-		// Elsewhere a null keeps the old value. A Backoff is always replaced as a whole, so its keys have
-		// no old values to keep.
+		// In the mapping of a policy, a null keeps the old value of its field. A Backoff is always
+		// replaced as a whole, so its keys have no old values to keep.
 		curve.NullIsFault = true
 		p.Backoff = readBackoff(curve)
 	}
@@ -293,7 +293,8 @@ func jitterOf(v any) Jitter {
 	return nil
 }
 
-// If m has the key with a valid duration, readDuration sets d to this duration.
+// readDuration sets *d to the duration that m contains under the key. If m lacks the key, or if the
+// value of the key is not a valid duration, *d is unchanged.
 func readDuration(m *strict.Mapping, key string, d *time.Duration) {
 	if v, ok := strict.Take(m, key, strict.WriteDuration, notNegative); ok {
 		*d = time.Duration(v)

@@ -9,12 +9,12 @@ import (
 
 // leastWait is the shortest wait under RetryAfterExact. It is also the wait of a call whose
 // attempts may be unlimited (see the method endless), if even the longest delay that jitter may
-// give is shorter. Waits of 1ns would allow 1.5 million attempts a second, because then only the
-// overhead of a timer and of an attempt slows the call down.
+// give is shorter than leastWait. Waits of 1ns would allow 1.5 million attempts a second, because
+// then only the overhead of a timer and of an attempt slows the call down.
 const leastWait = 10 * time.Millisecond
 
-// saidZero stands for a Retry-After of zero, which retryhttp passes on. A duration of 0 means
-// that there is no Retry-After.
+// saidZero is the duration that retryhttp passes for a Retry-After of zero. It cannot pass the
+// duration 0, which means that there is no Retry-After.
 const saidZero = time.Nanosecond
 
 // window returns the shortest and the longest delay after an attempt. The delay of the curve is
@@ -70,8 +70,8 @@ func (p *Policy) capped(d time.Duration) time.Duration {
 	return d
 }
 
-// spread returns the window of the jitter for d. A custom Jitter may return a window that is
-// reversed or negative. spread corrects such a window.
+// spread returns the window to which the Jitter of p widens d. A Jitter from another package may
+// return a window that is reversed or negative. The method corrects such a window.
 func (p *Policy) spread(d time.Duration) (lo, hi time.Duration) {
 	lo, hi = p.Jitter.Window(d)
 	return max(0, min(lo, hi)), max(0, lo, hi)
@@ -83,9 +83,9 @@ func (p *Policy) maxRetryAfter() time.Duration {
 }
 
 // draw picks the Delay from the window. It stops a retry that would start later than MaxElapsed
-// allows, or after the context's deadline. untilDeadline is the time until the deadline, or
-// saturate.Max if there is no deadline. If seed is 0 and the window has more than one delay,
-// draw calls the policy's Source for a seed.
+// allows, or after the context's deadline. The parameter `untilDeadline` is the time until the
+// deadline, or saturate.Max if there is no deadline. If the parameter `seed` is 0 and the window
+// has more than one delay, draw calls the policy's Source for a seed.
 func (d *Decision) draw(
 	p *Policy, number int, seed uint64, elapsed, untilDeadline time.Duration, e *Error,
 ) {
@@ -120,7 +120,9 @@ func (d *Decision) draw(
 	}
 }
 
-// tooLate reports whether a retry after delay would start later than maxElapsed allows.
+// tooLate reports whether a retry would start later than `maxElapsed` allows. The parameter
+// `elapsed` is the time since the first attempt began, and `delay` is the time from now to the
+// retry.
 func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
 	return maxElapsed > 0 && saturate.Add(elapsed, delay) > maxElapsed
 }

@@ -39,8 +39,9 @@ func (p *Policy) limit() int {
 	return tighter(limit, p.AttemptCap)
 }
 
-// declared returns the limit on attempts without AttemptCap. It is the result of count, or
-// Unlimited if only MaxElapsed is set. It is 0 if p has no limit: then p makes one attempt.
+// declared returns the limit on attempts that p has before AttemptCap lowers it. The limit is the
+// result of the method `count`, or Unlimited if only MaxElapsed is set. If p sets no limit,
+// declared returns 0. Then p makes one attempt.
 func (p *Policy) declared() int {
 	if n := p.count(); n != 0 || p.MaxElapsed <= 0 {
 		return n
@@ -70,9 +71,9 @@ func tighter(a, b int) int {
 	return a
 }
 
-// endless reports whether the attempts of a call may be unlimited. This is so if p has no limit
-// on attempts, or if p has a HealthyAfter, which can make the count of attempts begin anew. A
-// MaxElapsed does not matter here.
+// endless reports whether the attempts of a call may be unlimited. This is so if EffectiveMax is
+// Unlimited, or if p has a HealthyAfter, which can make the count of attempts begin anew. endless
+// ignores MaxElapsed.
 func (p *Policy) endless() bool { return p.HealthyAfter > 0 || p.limit() == Unlimited }
 
 // A Decision says whether a retry follows a failed attempt, and after which delay. It also
@@ -104,7 +105,8 @@ type Decision struct {
 	Reset      bool          // true: this attempt ran past HealthyAfter, so the call begins anew
 }
 
-// Retry reports whether a retry follows after Delay. For the zero Decision it returns false.
+// Retry reports whether a retry follows. The field Delay is the wait before this retry. For the
+// zero Decision, Retry returns false.
 func (d Decision) Retry() bool { return d.Reason == ReasonRetry }
 
 // Next decides what follows a failed attempt: a retry after a delay, or the end of the call.
@@ -133,10 +135,10 @@ func (d Decision) Retry() bool { return d.Reason == ReasonRetry }
 // Classify is called after RetryIf. If Err is nil, Classify is not called. A failure has no
 // class if it is permanent or if RetryIf rejects it.
 //
-// If Took reaches HealthyAfter, the call begins anew: the decision is made for attempt 1, so
-// Number is 1, and Reset is true. Do not take this retry from a Budget. If the retry fails too,
-// call Next with Number 2 and a new Seed. In that call, Classes counts only the failure of this
-// attempt, and Elapsed is the time since the end of this attempt.
+// If Took reaches HealthyAfter, the call begins anew: the decision is made for attempt 1, so Number
+// is 1, and Reset is true. Do not take this retry from a Budget. If the retry fails too, call Next
+// with Number 2 and a new Seed. In that call, Classes counts only the failure of the attempt that
+// ran past HealthyAfter, and Elapsed is the time since the end of that attempt.
 func (p Policy) Next(a Attempt) Decision {
 	if p.faults() != nil {
 		return Decision{Reason: ReasonInvalid}
@@ -150,15 +152,15 @@ func (p Policy) Next(a Attempt) Decision {
 	if f.class != nil {
 		ofClass = failuresOf(f.class.Name, a.Classes, number)
 	}
-	var e Error // decide and draw fill e, which Next does not need
+	var e Error // the methods decide and draw write details into e, which Next does not need
 	d := Decision{Reset: reset}
 	d.decide(&p, f, p.limit(), number, ofClass, &e)
 	d.draw(&p, number, a.Seed, elapsed, saturate.Max, &e)
 	return d
 }
 
-// healthy reports whether a failed attempt that ran this long makes the call begin anew. p must
-// be valid.
+// healthy reports whether a failed attempt makes the call begin anew. The parameter `took` is how
+// long the attempt ran. p must be valid.
 func (p *Policy) healthy(took time.Duration) bool {
 	inTime := p.AttemptTimeout <= 0 || took < p.AttemptTimeout
 	return p.HealthyAfter > 0 && took >= p.HealthyAfter && inTime
@@ -189,12 +191,12 @@ func (p *Policy) ask(err error) (f failure) {
 	return f
 }
 
-// decide sets the Reason and the window of a decision. p must be valid, and limit must be its
-// limit on attempts. number counts all failures, and ofClass counts the failures of the same
-// class. decide writes details for the text of an Error into e. It does not set the Delay of a
-// retry: draw does that, after the caller has read the clock. The clock must be read between
-// decide and draw, because decide calls Backoff and Jitter, and the time that they take counts
-// as elapsed.
+// decide sets the Reason and the window of a decision. p must be valid, and `limit` must be the
+// limit on attempts of p. The parameter `number` counts all failures, and `ofClass` counts the
+// failures of the same class. decide writes details for the text of an Error into e. It does not
+// set the Delay of a retry: the method `draw` sets it, after the caller has read the clock. The
+// caller reads the clock between decide and draw, because decide calls Backoff and Jitter, and the
+// time that these functions take counts as elapsed.
 func (d *Decision) decide(p *Policy, f failure, limit, number, ofClass int, e *Error) {
 	q, nth, class := p, number, f.class // the delays will come from q.window(nth, ...)
 	if class != nil {

@@ -37,11 +37,11 @@ type Error struct {
 	// Err is the error of the last attempt. It is nil if no attempt was made.
 	Err error
 
-	// Cause is an error that says more about why the call stopped than Reason and Err say. It may
-	// be the context's error, a deadline that is too close, the error of the policy's Wait or
-	// Enter, the Cause of a [Class], or a [*PolicyError]. If there is nothing more to say, Cause is
-	// nil. If the context ended the call, Cause gets the context's error only when you call
-	// Cause.Error or Cause.Unwrap.
+	// Cause is an error that says more about why the call stopped than Reason and Err say. It may be
+	// the context's error, an error that says that the deadline is too close, the error of the
+	// policy's Wait or Enter, the Cause of a [Class], or a [*PolicyError]. If there is nothing more to
+	// say, Cause is nil. If the context ended the call, Cause gets the context's error only when you
+	// call Cause.Error or Cause.Unwrap.
 	Cause error
 
 	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or the
@@ -229,7 +229,8 @@ func (e *Error) Unwrap() []error {
 //   - [ReasonExhausted]: the limit on attempts of the policy, or of the failure's class, is
 //     reached
 //   - [ReasonNonRetryable]: the policy or the failure's class is NonRetryable
-//   - [ReasonPermanent]: [Permanent] has wrapped the error, or an inner call was invalid
+//   - [ReasonPermanent]: [Permanent] has wrapped the error, or a call inside the attempt was
+//     invalid
 //   - [ReasonRejected]: RetryIf returned false
 //   - [ReasonRetryAfter]: a server asks for a longer wait than MaxRetryAfter
 //   - [ReasonElapsed]: the retry would start later than MaxElapsed allows
@@ -280,9 +281,9 @@ func ReasonOf(err error) Reason {
 //     deadline was too close for a wait: context.DeadlineExceeded. This rule does not apply if Err
 //     is an error of [Permanent]. Then the operation has reported a final result, such as "not
 //     found", and Unwrap returns this result even if the context has ended too.
-//   - If Err is the Error of an inner call, or wraps such an Error and no other error: the result
-//     of Unwrap for that inner Error. This rule does not apply to an Err that wraps a list of
-//     errors, such as the result of errors.Join.
+//   - If Err is an Error too, or wraps an Error and no other error: the result of Unwrap for that
+//     Error, because a call inside the attempt has failed. This rule does not apply to an Err that
+//     wraps a list of errors, such as the result of errors.Join.
 //   - If no attempt was made: the *Error itself.
 //   - Otherwise: Err, without the wrappers of Permanent, [After] and [NotAttempted] around it.
 //
@@ -357,5 +358,6 @@ func (e *aheadError) Error() string {
 }
 func (*aheadError) Unwrap() error { return context.DeadlineExceeded }
 
-// These are the Causes of a call that has no context or no function.
+// errNilContext is the Cause of a call with a nil context, and errNilFunc is the Cause of a call
+// with a nil function.
 var errNilContext, errNilFunc = errors.New("nil context"), errors.New("nil function")

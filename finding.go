@@ -26,8 +26,8 @@ func (f Finding) String() string { return f.inGo }
 // InKeys returns the text of f with keys of the text form: "max_delay is -1ns: write ...".
 func (f Finding) InKeys() string { return f.inKeys }
 
-// WithText returns a copy of f whose String and InKeys both return text. It is for packages
-// that read the settings of other systems.
+// WithText returns a copy of f. The methods String and InKeys of the copy both return the parameter
+// text. WithText is for packages that read the settings of other systems.
 func (f Finding) WithText(text string) Finding {
 	f.inGo, f.inKeys = text, text
 	return f
@@ -37,11 +37,14 @@ func (f Finding) WithText(text string) Finding {
 // come from one format, such as "{MaxDelay} is %v". The word in braces is the token of a name.
 // In place of the token, String writes MaxDelay, and InKeys writes max_delay.
 type name struct {
-	token  string // the word in braces, without the braces
-	field  string // the field of Policy that the token names; "": the token names a value
-	inGo   string // what String writes in place of the token; "": String writes the token itself
-	key    string // the key in the text form for this field; "": there is no such key
-	inKeys string // what InKeys writes in place of the token; "": InKeys writes key, or else the token
+	token string // the word in braces, without the braces
+	field string // the field of Policy that the token names; "": the token names a value
+	inGo  string // what String writes in place of the token; "": String writes the token itself
+	key   string // the key of the text form that sets this field; "": there is no such key
+
+	// The field inKeys is what the method InKeys writes in place of the token. If this field is "",
+	// InKeys writes the field key. If the field key is "" too, InKeys writes the token.
+	inKeys string
 }
 
 // allNames lists the names of all settings and values. The settings come in the order in which
@@ -98,7 +101,7 @@ var allNames = []name{
 }
 
 // inGo replaces each token in a format, such as {MaxDelay}, by the text for String, such as
-// MaxDelay. inKeys replaces it by the text for InKeys, such as max_delay.
+// MaxDelay. inKeys replaces each token by the text for InKeys, such as max_delay.
 var inGo, inKeys = writers()
 
 func writers() (inGo, inKeys *strings.Replacer) {
@@ -111,10 +114,10 @@ func writers() (inGo, inKeys *strings.Replacer) {
 	return strings.NewReplacer(fields...), strings.NewReplacer(keys...)
 }
 
-// finding returns a Finding about the setting that `token` names in allNames, such as
-// "MaxDelay". The parameter `format` is a format of package fmt that also contains tokens in
-// braces, such as {MaxDelay}. The texts of String and InKeys both come from `format`, so they
-// always say the same thing.
+// finding returns a Finding about the setting that `token` names in allNames, such as "MaxDelay".
+// The parameter `format` is a format string for package fmt that also contains tokens in braces,
+// such as {MaxDelay}. The texts of String and InKeys both come from `format`, so they always say
+// the same thing.
 func finding(code, token, format string, values ...any) Finding {
 	f := Finding{
 		Code:   code,

@@ -44,10 +44,10 @@ type Gate struct {
 	pauses gate.Pauses
 }
 
-// Hold returns a function that calls fn as soon as the gate is open for key. The error of fn
-// may ask for a wait, by [After] or by a method RetryAfter. Then the gate closes for the time
-// of this wait, and holds all attempts with this key. A success does not change the gate, and
-// neither does an error that asks for no wait.
+// Hold returns a function that calls fn as soon as the gate is open for attempts with this key. The
+// error of fn may ask for a wait, by [After] or by a method RetryAfter. Then the gate closes for
+// the time of this wait, and holds all attempts with this key. A success does not change the gate,
+// and neither does an error that asks for no wait.
 //
 // The time at the gate is part of the attempt: AttemptTimeout and HealthyAfter include it. If
 // the context's deadline comes before the gate opens, the attempt fails without waiting, and fn
@@ -74,7 +74,8 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 	}
 }
 
-// enter waits until the gate is open for key.
+// enter waits until the gate is open for attempts with this key. It returns an error if the attempt
+// must not begin.
 func (g *Gate) enter(ctx context.Context, key string) error {
 	const asked = "nothing was sent: a server asked all callers of %q to wait"
 	room := func(left, spread time.Duration) (time.Duration, error) {

@@ -21,9 +21,10 @@ type Jitter interface {
 	Window(d time.Duration) (lo, hi time.Duration)
 }
 
-// Proportional makes a delay shorter or longer by up to this share of the delay: 0.2 is ±20 %.
-// 0 is no jitter. In a Policy, a share below 0, above 1 or NaN is invalid. Outside of a Policy,
-// a share above 1 is treated as 1. A share below 0 and NaN are treated as 0.
+// A Proportional is a fraction of a delay. As a Jitter, it makes each delay shorter or longer by up
+// to this fraction: 0.2 is ±20 %. 0 is no jitter. In a Policy, a fraction below 0, above 1 or NaN
+// is invalid. Outside of a Policy, a fraction above 1 is treated as 1. A fraction below 0 and NaN
+// are treated as 0.
 type Proportional float64
 
 // Window returns d - j*d and d + j*d.

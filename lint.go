@@ -26,7 +26,7 @@ func (p Policy) Lint() (found []Finding) {
 // A linted is a valid policy, together with values computed from it that several rules of Lint use.
 type linted struct {
 	Policy
-	declared int           // the limit on attempts without AttemptCap; 0: the policy sets no limit
+	declared int           // the limit on attempts before AttemptCap lowers it; 0: no limit is set
 	limit    int           // EffectiveMax
 	retries  int           // limit - 1; below 0: unlimited
 	unset    bool          // true: the policy sets neither a limit nor NonRetryable
@@ -58,16 +58,16 @@ func (l *linted) short() bool {
 // A lintRule describes one kind of Finding of Lint.
 type lintRule struct {
 	code string
-	name string // the setting that the finding is about, by its token in allNames, such as "MaxDelay"
-	text string // a format for the function finding
+	name string // the token in allNames for the setting that the finding is about: "MaxDelay"
+	text string // the parameter `format` of the function finding
 
-	// applies returns nil if the rule does not apply, and otherwise the values that the format text
-	// needs.
+	// applies returns nil if the rule does not apply, and otherwise the values for the format in the
+	// field `text`.
 	applies func(*linted) []any
 }
 
-// valuesIf returns values if applies is true, and otherwise nil. It replaces each duration in
-// values by its text.
+// valuesIf returns nil if the parameter `applies` is false. Otherwise it returns the parameter
+// `values`, with the text of each duration in place of the duration.
 func valuesIf(applies bool, values ...any) []any {
 	if !applies {
 		return nil
@@ -228,7 +228,7 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 }
 
 // mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit, or if
-// p has no limit on attempts. It also returns 0 if the delays may be shorter than in the Plan of p,
+// EffectiveMax is Unlimited. It also returns 0 if the delays may be shorter than in the Plan of p,
 // because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter for which builtIn returns
 // false.
 func (p *Policy) mostWithin() int {
@@ -242,8 +242,8 @@ func (p *Policy) mostWithin() int {
 	return 0
 }
 
-// builtIn reports whether Backoff and Jitter are nil or types of this package, except
-// BackoffFunc. Lint does not call the methods of other types, or a BackoffFunc.
+// builtIn reports whether Lint may call the Backoff and the Jitter of p. It returns true if each of
+// them is nil or has a type of this package other than BackoffFunc.
 func (p *Policy) builtIn() bool {
 	switch p.Backoff.(type) {
 	case nil, Fixed, Linear, Fibonacci, Exponential, Schedule:
@@ -260,8 +260,8 @@ func (p *Policy) builtIn() bool {
 
 // ownWindow returns the window from which the delay after an attempt is drawn. A call with
 // unlimited attempts or with a HealthyAfter raises a window that ends below leastWait to leastWait.
-// ownWindow does not raise it. If builtIn returns false, ownWindow returns 0 and the longest
-// duration.
+// ownWindow does not raise it. If builtIn returns false, ownWindow returns a window from 0 to the
+// longest duration.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {
 		return 0, saturate.Max

@@ -23,7 +23,7 @@ import (
 //   - If a.Number is above the limit, fn is not called. This can happen if a worker died in the
 //     last attempt. The Reason is ReasonExhausted or ReasonNonRetryable.
 //   - If p is invalid, fn is called once, whatever a.Number is. So a wrong configuration does
-//     not end a job before it has made an attempt.
+//     not end a job before the job has had an attempt.
 //   - HealthyAfter does not make the count begin anew, because Once does not count attempts.
 //     HealthyAfter only raises short delays: if the longest delay that may be drawn is below
 //     10ms, the delay is 10ms.
@@ -75,15 +75,16 @@ type Attempt struct {
 	// Backoff of a class always gives its first delay.
 	Classes map[string]int
 
-	// Err is the error of the attempt. Only Next reads it. If Err is nil, Next calls neither
-	// RetryIf nor Classify. Then only NonRetryable, the limits and the times decide.
+	// Err is the error of the attempt. Only Next reads it. If Err is nil, Next calls neither RetryIf
+	// nor Classify. Then a retry follows, unless the policy is invalid or NonRetryable, or a limit of
+	// the policy is reached.
 	Err error
 
 	Took time.Duration // how long the attempt ran; Next compares it with HealthyAfter
 
-	// Elapsed is the time since the first attempt began. It is compared with MaxElapsed. The
-	// function [Once] adds the time that this attempt takes, and [Policy.Next] does not. A negative
-	// Elapsed is treated as 0.
+	// Elapsed is the time since the first attempt began. It is compared with MaxElapsed. For this
+	// comparison, [Once] adds the time that this attempt takes to Elapsed, and [Policy.Next] does not.
+	// A negative Elapsed is treated as 0.
 	Elapsed time.Duration
 
 	Seed uint64 // selects the delay from the window; 0: Policy.Source draws a seed

@@ -19,14 +19,14 @@ type Step struct {
 	Total  time.Duration // the latest start of the retry, counted from the start of the first attempt
 }
 
-// maxSteps is the greatest length of a plan and of a list of delays. Without this limit, the
-// plan of a policy with unlimited attempts would have no end. So many steps are more than people
-// read in a plan, and few enough for a server that stores a list of delays.
+// maxSteps is the greatest length of a plan and of a list of delays. Without this limit, the plan
+// of a policy with unlimited attempts would have no end. A length of 10,000 is more than people
+// read in a plan, and short enough for a server that stores a list of delays.
 const maxSteps = 10_000
 
-// Plan returns the first retries of p for an operation that always fails. The argument says how
-// many retries. If it is negative, Plan returns all retries. Plan never returns more than
-// 10,000 retries. The plan of an invalid policy is empty.
+// Plan returns the first retries of p for an operation that always fails. The parameter retries
+// says how many. If it is negative, Plan returns all retries. Plan never returns more than 10,000
+// retries. The plan of an invalid policy is empty.
 //
 // In each Step, Lo and Hi are the window from which [Policy.Next] draws the delay. Total is the
 // sum of the longest delays up to this Step, plus the AttemptTimeout of each attempt. Without
@@ -67,8 +67,8 @@ func (p Policy) Delays(n int) Schedule {
 	return delays
 }
 
-// steps returns how many of the first n retries the limits on attempts allow, but at most
-// maxSteps. A negative n stands for all retries.
+// steps returns how many of the first n retries the limits on attempts allow, but at most maxSteps.
+// A negative n means all retries.
 func (p *Policy) steps(n int) int {
 	steps := maxSteps
 	if n >= 0 {

@@ -109,10 +109,10 @@ type Policy struct {
 	// passed, for example when the network is back. Then the retry starts at once. If Wait took longer
 	// than d, MaxElapsed and the context's deadline are checked again.
 	//
-	// If Wait returns an error while ctx is not done, the call stops with ReasonWait, and the
-	// error becomes its Cause. In a test, Wait may skip time. Then it returns how much time it
-	// skipped, from 0 to d, and the clock of the call moves on by this time. [Policy.Next] and
-	// [Once] never call Wait.
+	// If Wait returns an error while ctx is not done, the call stops with ReasonWait. The error is
+	// then the Cause of the [*Error] that the call returns. In a test, Wait may skip time. Then it
+	// returns how much time it skipped, from 0 to d, and the clock of the call moves on by this time.
+	// [Policy.Next] and [Once] never call Wait.
 	Wait func(ctx context.Context, d time.Duration) (skipped time.Duration, err error)
 
 	// Enter is called before each attempt, after the wait. It may be nil. It gets the

@@ -40,8 +40,8 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	return run(ctx, &p, fn, err)
 }
 
-// run makes all attempts of Do. If failure is not nil, Do has already made the first attempt,
-// and failure is the error of this attempt.
+// run makes all attempts of Do. If the parameter `failure` is not nil, Do has already made the
+// first attempt, and `failure` is the error of this attempt.
 func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure error) error {
 	var c call
 	c.prepare(ctx, p)
@@ -76,7 +76,7 @@ func DoValue[T any](
 
 // A call is one call of [Do] or [Once]. Each of its steps (begin, enter, attempt, decide, pay,
 // announce, wait) reports whether the next step follows. A step that returns false has set the
-// Reason and the Cause. Then the only step left is stop.
+// Reason and the Cause. Then only the method `stop` is left to call.
 type call struct {
 	Error // the error that the call returns if it stops now
 
@@ -89,15 +89,15 @@ type call struct {
 
 	start    time.Time            // when the first attempt began; zero: the clock was not read
 	took     time.Duration        // how long the last attempt ran
-	timedOut bool                 // true: the last error says only that a timeout or a context ended
-	skipped  time.Duration        // how much time Wait has skipped in all; the method now adds it
+	timedOut bool                 // true: the last error is just a timeout or the end of a context
+	skipped  time.Duration        // how much time Wait has skipped in all; see the method `now`
 	seed     uint64               // the seed of all delays; 0: not drawn yet
 	classes  [maxClasses]failures // in Do: the failures of each class so far
 	earlier  map[string]int       // in Once: the earlier failures of each class
 	last     Decision             // the decision on the last failure
 	decided  time.Time            // when the last decision was made
 	payers   *payers              // the Budgets of ctx
-	payer    *Budget              // the policy's Budget if the retry takes from it; otherwise nil
+	payer    *Budget              // the policy's Budget; nil: the retry takes no token from it
 	paid     receipt              // which Budgets gave a token for the next retry
 	spent    receipt              // which Budgets gave a token for the last attempt
 }
@@ -110,7 +110,8 @@ func (c *call) prepare(ctx context.Context, p *Policy) {
 	}
 }
 
-// watches reports whether p needs a clock or a callback even if the first attempt succeeds.
+// watches reports whether a call must read the clock or call a function of p even if its first
+// attempt succeeds.
 func (p *Policy) watches() bool {
 	return p.MaxElapsed != 0 || p.HealthyAfter != 0 || p.AttemptTimeout != 0 ||
 		p.OnEvent != nil || p.Enter != nil
@@ -179,8 +180,8 @@ func (c *call) refused(err error) bool {
 	}
 }
 
-// attempt makes the next attempt. It returns true if the attempt fails, because then the call must
-// decide about a retry.
+// The method attempt makes the next attempt of the call. It returns true if this attempt fails:
+// then the next step is to decide about a retry.
 func (c *call) attempt(fn func(context.Context) error) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
 	c.Attempts, c.number, c.reset = next(c.Attempts), next(c.number), false
@@ -222,8 +223,9 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 // 10ms, an int of 32 bits overflows within a year.
 func next(n int) int { return min(n, math.MaxInt-1) + 1 }
 
-// execute calls fn with a context that ends after timeout. If timeout is 0 or below, fn gets ctx.
-// ranOut is timeout if fn failed after the timeout had ended the context, and 0 in all other cases.
+// execute calls fn with a context that ends after the duration `timeout`. If `timeout` is 0 or
+// below, fn gets ctx. If fn failed after the timeout had ended the context, the result `ranOut` is
+// `timeout`. In all other cases, `ranOut` is 0.
 func execute(
 	ctx context.Context, timeout time.Duration, fn func(context.Context) error,
 ) (ranOut time.Duration, err error) {
@@ -269,10 +271,11 @@ func (c *call) decide() bool {
 	return d.Reason == ReasonRetry || c.stopFor(d.Reason, c.Cause)
 }
 
-// clock returns how much time has elapsed, and how much time remains until the context's
-// deadline. The second result is saturate.Max if the context has no deadline. If the decision
-// does not depend on the time, clock does not read it. The caller has called the policy's
-// RetryIf, Classify, Backoff and Jitter before, so elapsed includes their time.
+// clock returns how much time has elapsed, and how much time remains until the context's deadline.
+// The second result is saturate.Max if the context has no deadline. If the decision does not depend
+// on the time, the method does not read the time. The caller has already called the policy's
+// RetryIf, Classify, Backoff and Jitter. So the result `elapsed` includes the time that these
+// functions took.
 func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	var deadline time.Time
 	bounded := false
@@ -306,8 +309,8 @@ func (c *call) settle(f failure) {
 // pay takes the tokens for the retry out of the Budgets. After an attempt that ran past
 // HealthyAfter, it takes nothing.
 func (c *call) pay() bool {
-	// A call looks for the Budgets of its context only once. If it looked after each of ten
-	// failures, it would take twice as long.
+	// A call looks for the Budgets of its context only once. With ten failures and a search after each
+	// failure, the call would take twice as long.
 	if c.number == 1 || c.once {
 		c.payers = payersOf(c.ctx)
 	}
@@ -325,7 +328,7 @@ func (c *call) pay() bool {
 	}
 }
 
-// refund gives tokens back to the Budgets: the tokens of a retry that was not made.
+// refund gives the Budgets back the tokens that they gave for a retry that was not made.
 func (c *call) refund() {
 	c.payers.refund(c.payer, c.paid)
 	c.paid = 0
@@ -339,7 +342,7 @@ func (c *call) announce() bool {
 	return true
 }
 
-// wait waits until the delay has passed since the decision.
+// The method wait pauses the call until the delay has passed since the decision.
 func (c *call) wait() bool {
 	left := c.Delay
 	if c.p.OnEvent != nil { // the time that OnEvent took is part of the wait
@@ -360,7 +363,7 @@ func (c *call) wait() bool {
 	case <-c.ctx.Done():
 		return c.stopByContext()
 	case <-time.After(left):
-		return c.ctx.Err() == nil || c.stopByContext() // ctx may have ended just as the wait ended
+		return c.ctx.Err() == nil || c.stopByContext() // ctx may have ended together with the wait
 	}
 }
 
@@ -372,9 +375,9 @@ func (c *call) waitBy(left time.Duration) bool {
 	now := c.now()
 	passed := max(0, now.Sub(began))
 	if late := passed - left; late >= 0 && late < time.Millisecond {
-		// A Wait that skips time in a test returns after some microseconds. Waited must not include
-		// these microseconds, so that a test can expect an exact sum. A wait of the package's own
-		// timer also counts as exactly the delay.
+		// A Wait that skips time in a test returns after some microseconds. Waited must not include these
+		// microseconds, so that a test can expect an exact sum. A call that waits by a timer counts
+		// exactly the delay too.
 		passed = left
 	}
 	switch {
@@ -387,8 +390,8 @@ func (c *call) waitBy(left time.Duration) bool {
 	return c.inTime(now, passed > left)
 }
 
-// inTime checks that the retry can still begin. If late is true, the wait took longer than the
-// delay, and inTime checks MaxElapsed and the deadline again.
+// inTime checks that the retry can still begin. The parameter `late` is true if the wait took
+// longer than the delay. Then inTime checks MaxElapsed and the deadline again.
 func (c *call) inTime(now time.Time, late bool) bool {
 	if c.ctx.Err() != nil {
 		return c.stopByContext()
@@ -468,6 +471,6 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	c.p.OnEvent(c.ctx, e)
 }
 
-// now returns the time on the clock of the call. If the policy's Wait has skipped time, as in a
-// test, this clock is ahead of the real clock by the skipped time.
+// The method now returns the time on the clock of the call. If the policy's Wait has skipped time,
+// as in a test, this clock is ahead of the real clock by the skipped time.
 func (c *call) now() time.Time { return time.Now().Add(c.skipped) }

@@ -15,8 +15,8 @@ import (
 // counts the rest.
 //
 // Validate calls no function of p. It checks a Backoff or Jitter only if its type is a type of this
-// package, such as Exponential. It does not check a value of any other type, not even a pointer
-// such as *Exponential, and calls no method of it.
+// package, such as Exponential. For a value of any other type, even a pointer such as *Exponential,
+// Validate checks nothing and calls no method.
 func (p Policy) Validate() error {
 	if f := p.faults(); f != nil {
 		return &PolicyError{faults: f}
@@ -30,7 +30,7 @@ type PolicyError struct {
 	of     string        // for an invalid Class: "class" and its name; "" for a policy
 	faults faults        // the faults of a policy or Class that was set in Go code
 	text   *strict.Error // the faults of a JSON or YAML text; nil: no such text was decoded
-	also   error         // what else stopped the call, such as the context's error; nil: nothing else
+	also   error         // a second cause that ended the call, such as the context's error; nil: none
 }
 
 // Findings returns the faults, at most 20. If the text form has no key for a field, the Finding has
@@ -70,9 +70,9 @@ func (e *PolicyError) details() string {
 	return text
 }
 
-// Unwrap returns the error of the decoder if a JSON or YAML text is invalid. If a policy that
-// was set in Go code is invalid, Unwrap returns what else stopped the call, such as the
-// context's error. It returns nil if there is no such error.
+// Unwrap returns the error of the decoder if a JSON or YAML text is invalid. For an invalid policy
+// that was set in Go code, Unwrap returns the second cause that stopped the call, such as the
+// context's error. It returns nil if the invalid policy is the only cause.
 func (e *PolicyError) Unwrap() error {
 	if e.text != nil {
 		return e.text.Unwrap()
@@ -89,7 +89,7 @@ const mostFaults = 20
 
 // add adds a fault of a setting. `token` names the setting as in allNames, for example "MaxDelay".
 // `index` is the index of the value in a list, such as "[2]", or "" if the setting is not a list.
-// `advice` says what to write instead of `value`, as a format of package fmt.
+// `advice` is a format string for package fmt. It says what to write instead of `value`.
 func (f *faults) add(token, index string, value any, advice string) {
 	if len(*f) >= mostFaults {
 		*f = append(*f, Finding{})
@@ -100,8 +100,8 @@ func (f *faults) add(token, index string, value any, advice string) {
 	*f = append(*f, fault)
 }
 
-// check adds a fault if wrong is true. It is generic, because passing each valid value as an
-// interface would allocate.
+// check adds a fault if the parameter `wrong` is true. The function is generic, because passing
+// each valid value as an interface would allocate.
 func check[T any](f *faults, wrong bool, token string, value T, advice string) {
 	if wrong {
 		f.add(token, "", value, advice)
@@ -129,8 +129,8 @@ const (
 	writeLeast    = "write 0 for never, or at least 1ms"
 )
 
-// faults returns the faults of p. It checks each field by itself. For a valid policy it
-// allocates nothing, so that every decision can call it.
+// faults returns the faults of p. It checks each field by itself. For a valid policy it allocates
+// nothing, because it is called for every decision.
 func (p *Policy) faults() (f faults) {
 	const count = "write how many, 0 for not set, or -1 for unlimited"
 	check(&f, p.MaxAttempts < Unlimited, "MaxAttempts", p.MaxAttempts, count)

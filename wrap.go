@@ -20,10 +20,10 @@ func Permanent(err error) error {
 }
 
 // NotAttempted wraps the error of an attempt that sent nothing, for example because it got no
-// credentials. The Budgets get back the retry that they gave for this attempt. The attempt
-// still counts, and it is retried like any other attempt. If an inner call returns a
-// NotAttempted error, this has no effect on the Budgets of the outer call. NotAttempted(nil) is
-// nil.
+// credentials. The Budgets get back the retry that they gave for this attempt. The attempt still
+// counts, and it is retried like any other attempt. If a call runs inside another call, a
+// NotAttempted error of the inner call has no effect on the Budgets of the outer call.
+// NotAttempted(nil) is nil.
 func NotAttempted(err error) error {
 	if err == nil {
 		return nil
@@ -36,10 +36,10 @@ type unmadeError struct{ err error }
 func (e *unmadeError) Error() string { return e.err.Error() }
 func (e *unmadeError) Unwrap() error { return e.err }
 
-// IsPermanent reports whether [Permanent] has wrapped err or an error in its tree. It also
-// returns true for the error of an inner call with ReasonInvalid. [Policy.Next] reads errors in
-// the same way. IsPermanent is for queues and for other code that decides about retries without
-// [Do].
+// IsPermanent reports whether [Permanent] has wrapped err or an error in its tree. It also returns
+// true for an [Error] with ReasonInvalid, such as the error of an invalid call inside the attempt.
+// [Policy.Next] reads errors in the same way. IsPermanent is for queues and for other code that
+// decides about retries without [Do].
 func IsPermanent(err error) bool {
 	return inspect(err).permanent
 }
@@ -129,13 +129,14 @@ func inspect(err error) (in inspected) {
 
 type inspected struct {
 	permanent  bool
-	unmade     bool // true: NotAttempted has wrapped an error that is not from an inner call
+	unmade     bool // true: NotAttempted has wrapped an error of this call, not of a call inside it
 	said       bool // true: the tree has an error that is neither a timeout nor the end of a context
 	retryAfter time.Duration
 }
 
-// `read` inspects the tree of err. `timedOut` says that an outer error, which wraps err, is a
-// timeout or the end of a context. `inner` says that err is in the Error of an inner call.
+// `read` inspects the tree of err. The parameter `timedOut` is true if an error that wraps err is a
+// timeout or the end of a context. The parameter `inner` is true if err is in the Error of a call
+// inside this call.
 func (in *inspected) read(err error, timedOut, inner bool) {
 	for {
 		switch e := err.(type) {
