@@ -12,10 +12,11 @@ import (
 	"github.com/goretry/retry/internal/eventstream"
 )
 
-// WholeBody returns a Check that also reads the body of a response. It first calls check, and reads
-// up to limit bytes of the body if check accepts the response. If the body breaks off within these
-// bytes, the attempt has failed. If the body does not break off, the caller reads these bytes from
-// memory. The caller reads the rest of a longer body as it arrives.
+// WholeBody returns a function for the field Check that also reads the body of a response. This
+// function first calls the parameter check. If check accepts the response, the function reads up to
+// limit bytes of the body. If the body breaks off within these bytes, the attempt has failed. If
+// the body does not break off, the caller reads these bytes from memory. The caller reads the rest
+// of a longer body as it arrives.
 //
 // WholeBody does not read a body whose Content-Length is above limit, a stream of events
 // (text/event-stream), or the connection after a 101. If limit is 0 or less, no body is read. If
@@ -30,7 +31,7 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 		if isEvents(resp) || resp.ContentLength > limit || limit <= 0 {
 			return nil
 		}
-		read := readHead(resp, min(limit, math.MaxInt64-1)+1)
+		read := readBeginning(resp, min(limit, math.MaxInt64-1)+1)
 		if read.err != nil && read.err != io.EOF {
 			return fmt.Errorf("retryhttp: the body of the response broke off: %w", checked(read.err))
 		}
@@ -38,30 +39,31 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	}
 }
 
-// readHead reads the first bytes of the body of a response, at most limit bytes. Afterwards the
-// body can still be read from its first byte.
-func readHead(resp *http.Response, limit int64) *readBody {
-	head, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, limit))
-	if err == nil && int64(len(head)) < limit {
+// readBeginning reads the first bytes of the body of a response, at most limit bytes. Afterwards
+// the body can still be read from its first byte.
+func readBeginning(resp *http.Response, limit int64) *readBody {
+	beginning, err := io.ReadAll(io.LimitReader(someReader{resp.Body}, limit))
+	if err == nil && int64(len(beginning)) < limit {
 		err = io.EOF
 	}
-	read := &readBody{head: head, err: err, ReadCloser: resp.Body}
+	read := &readBody{beginning: beginning, err: err, ReadCloser: resp.Body}
 	resp.Body = read
 	return read
 }
 
-// FirstEvent returns a Check that also reads the first event of a stream (text/event-stream, not
-// compressed). It first calls check, and reads the event if check accepts the response. Then judge
-// decides about the event. If judge returns an error, the attempt has failed with this error. If
-// the result `more` of judge is true, judge also gets the next event. Return true for an event that
-// comes before the answer, such as a ping. Otherwise the stream is accepted.
+// FirstEvent returns a function for the field Check that also reads the first event of a stream
+// (text/event-stream, not compressed). This function first calls the parameter check. If check
+// accepts the response, the function reads the event, and the parameter judge decides about the
+// event. If judge returns an error, the attempt has failed with this error. If judge returns false
+// and no error, the stream is accepted. If the result `more` of judge is true, judge also gets the
+// next event. In judge, return true for an event that comes before the answer, such as a ping.
 //
 // judge gets the response, the name of the event and its data. The name is "" if the event has no
-// name. judge may keep the data. It does not get comments and events without data. If judge is nil,
+// name. judge may keep the data. It gets neither comments nor events without data. If judge is nil,
 // every event is accepted. If check is nil, the function Check is used.
 //
 // If the stream ends or breaks off before judge has accepted an event, the attempt has failed. If
-// the first 64 KiB of the stream end before judge has decided, the stream is accepted. The caller
+// judge has not decided after the first 64 KiB of the stream, the stream is accepted. The caller
 // reads the whole stream, including the events that judge got.
 //
 // The caller gets the response after the stream is accepted. Until then AttemptTimeout limits the
@@ -113,7 +115,8 @@ func hasText(resp *http.Response) bool {
 		resp.Body != nil && resp.Body != http.NoBody
 }
 
-// isEmpty reports whether a 200 has an empty body, although the method of its request is not HEAD.
+// isEmpty reports whether a response is a 200 with an empty body, and the method of its request is
+// not HEAD.
 func isEmpty(req *http.Request, resp *http.Response) bool {
 	return resp != nil && resp.Body == http.NoBody &&
 		resp.StatusCode == http.StatusOK && req.Method != http.MethodHead
@@ -129,18 +132,18 @@ func isMedia(resp *http.Response, media string) bool {
 	return strings.EqualFold(strings.TrimSpace(name), media)
 }
 
-// A readBody is a body whose first bytes, the head, were read by a Check.
+// A readBody is a body whose beginning was already read by a Check. Read returns these bytes first.
 type readBody struct {
-	head          []byte
-	err           error // the error that came after the head; nil: the ReadCloser has more bytes
-	io.ReadCloser       // the rest of the body
+	beginning     []byte
+	err           error // the error that Read returns after the beginning; nil: see ReadCloser
+	io.ReadCloser       // if err is nil, Read returns the rest of the body from here
 }
 
 func (b *readBody) Read(p []byte) (int, error) {
 	switch {
-	case len(b.head) > 0:
-		n := copy(p, b.head)
-		b.head = b.head[n:]
+	case len(b.beginning) > 0:
+		n := copy(p, b.beginning)
+		b.beginning = b.beginning[n:]
 		return n, nil
 	case b.err != nil:
 		return 0, b.err
@@ -149,17 +152,17 @@ func (b *readBody) Read(p []byte) (int, error) {
 	}
 }
 
-// A recorder reads from the ReadCloser of a readBody, and appends the bytes to the head of the
-// readBody. So the caller can read these bytes again.
+// A recorder reads from the ReadCloser of a readBody, and appends the bytes to the field beginning
+// of the readBody. So the caller can read these bytes again.
 type recorder struct{ *readBody }
 
 func (r recorder) Read(p []byte) (n int, err error) {
-	left := firstEventBytes - len(r.head)
+	left := firstEventBytes - len(r.beginning)
 	if left == 0 {
 		return 0, errEnough
 	}
 	n, r.err = readSome(r.ReadCloser, p[:min(len(p), left)])
-	r.head = append(r.head, p[:n]...)
+	r.beginning = append(r.beginning, p[:n]...)
 	return n, r.err
 }
 

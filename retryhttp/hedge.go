@@ -31,33 +31,34 @@ import (
 // A GET or HEAD may be sent twice if it has no body, no Upgrade header and no Trailer. If there is
 // a Transport above, its policy must allow a second attempt, and its Idempotent must report true
 // for the request. While a [Gate] holds back other attempts, no second request is sent. If the
-// first request fails before After has passed, no second request is sent either, because the
-// Transport may retry the first.
+// first request fails within the duration After, no second request is sent either, because the
+// Transport may retry the first request.
 //
 // # Which answer is returned
 //
-// An answer is successful if its status is below 500 and the function [Check] would not retry it.
-// For example, a 200 and a 404 are successful, and a 429, a 503 and a 507 are not. If one of the
-// two requests fails, the Hedge waits for the other request. Meanwhile the body of a failed first
-// answer is stored, so that its connection is free for the second request. If this body has more
-// than 64 KiB, or takes more than 100 ms, the first answer is dropped. If the answer of the first
-// request is a 429 or has a Retry-After, the Hedge returns it at once. If both requests fail, the
-// Hedge returns the answer of the first, unless the answer of the second asks to wait.
+// An answer is successful if its status is below 500 and the function [Check] would not retry the
+// request after this answer. For example, a 200 and a 404 are successful, and a 429, a 503 and a
+// 507 are not. If one of the two requests fails, the Hedge waits for the other request. Meanwhile
+// the body of a failed first answer is stored, so that its connection is free for the second
+// request. If this body has more than 64 KiB, or takes more than 100 ms, the first answer is
+// dropped. If the answer of the first request is a 429 or has a Retry-After, the Hedge returns it
+// at once. If both requests fail, the Hedge returns the answer of the first request, unless the
+// answer of the second request asks to wait.
 //
-// The Hedge cancels the request whose answer is not returned, and discards its response as a
-// Transport does.
+// The Hedge cancels the request whose answer is not returned. If this answer has already arrived,
+// the Hedge discards it as a Transport does.
 //
 // # What it costs
 //
 // A second request takes one retry from the Budget for second requests, and one from each Budget of
 // the context (see [retry.WithBudget]). If one of these Budgets is empty, no second request is
-// sent. A successful answer refills the Budget for second requests by its Ratio, but only if the
-// answer arrives before After has passed.
+// sent. A successful answer of the first request adds the Ratio of the Budget for second requests
+// to this Budget, but only if the answer arrives within the duration After.
 //
 // The first request is sent in the goroutine of the caller, and the second request in a new
 // goroutine. Base must return when the context of its request is done. The goroutine of the second
-// request runs Base, and Transport.Advise and Gate.OnClose for its answer. If one of these
-// functions panics in this goroutine, the first request is canceled, and RoundTrip returns a
+// request calls Base. For the answer, it also calls Transport.Advise and Gate.OnClose. If one of
+// these functions panics in this goroutine, the first request is canceled, and RoundTrip returns a
 // permanent error. Any other panic reaches the caller, and cancels both requests. A trace of
 // net/http/httptrace gets the events of both requests. Put [LendBudget] below the Hedge, so that
 // each of the two requests lends its own retries.
@@ -70,15 +71,15 @@ type Hedge struct {
 	// sent.
 	After time.Duration
 
-	// Budgets returns the Budget from which second requests are taken. If Budgets returns nil, only
-	// the Budgets of the context limit second requests, and every request may be sent twice. Budgets
-	// is called once for each request that may be sent twice. Do not return the Budget of a Transport,
-	// because each success would refill it twice.
+	// Budgets returns the Budget from which each second request takes a retry. If Budgets returns nil,
+	// only the Budgets of the context limit second requests, and every request may be sent twice.
+	// Budgets is called once for each request that may be sent twice. Do not return the Budget of a
+	// Transport, because each success would refill it twice.
 	//
 	// If Budgets is nil, each target gets a Budget{Size: 10, Ratio: 0.05, RefillEvery: 5m}. The Hedge
-	// keeps the Budgets of up to 1,000 targets, as a Transport does. Because of the Ratio 0.05, every
-	// 20 successful answers that arrive before After has passed allow the Hedge to send one more
-	// request twice.
+	// keeps the Budgets of up to 1,000 targets, as a Transport does. With the Ratio of 0.05, every 20
+	// successful answers that arrive within the duration After put one retry back into the Budget,
+	// which is enough for one second request.
 	Budgets func(*http.Request) *retry.Budget
 
 	// OnHedge is called once for each second request, before RoundTrip returns. won reports whether
@@ -109,7 +110,7 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	first := &r.first
 	r.begin(first)
 	late := time.AfterFunc(h.After, r.hedge)
-	var won *leg
+	var won *raceRequest
 	defer func() {
 		if won == nil { // Base or OnHedge has panicked
 			r.abandon()
@@ -167,45 +168,45 @@ type race struct {
 	attempt *attempt      // the attempt that sends req; nil: there is no Transport above
 	in      *attempt      // the attempt in the context of req; its request may differ from req
 	budget  *retry.Budget // the Budget for second requests; nil: there is no such Budget
-	first   leg
+	first   raceRequest
 
-	mu     sync.Mutex    // guards the fields below, and "ended" and "freed" of both legs
-	second *leg          // the second request; nil: it was not sent
-	won    *leg          // the leg whose answer is returned; nil: not known yet
+	mu     sync.Mutex    // guards the fields below, and `ended` and `freed` of both requests
+	second *raceRequest  // the second request; nil: it was not sent
+	won    *raceRequest  // the request whose answer is returned; nil: not known yet
 	over   chan struct{} // closed when the second request has ended
 }
 
-// A leg is one of the two requests of a race.
-type leg struct {
+// A raceRequest is one of the two requests of a race, together with its answer.
+type raceRequest struct {
 	r      *race
 	second bool
-	ctx    context.Context // the context of req; the winner's ctx ends with the body of its response
+	ctx    context.Context // the context of req; if resp is returned, ctx ends with its body
 	cancel context.CancelCauseFunc
 	req    *http.Request
 
 	resp         *http.Response
 	err          error
-	ok, asks     bool // ok: the request succeeded; asks: its answer asks to wait
+	ok, asks     bool // ok: the request succeeded; asks: the answer asks to wait
 	ended, freed bool // ended: Base has returned; freed: the response is discarded
 }
 
-// The function Hedged finds l in ctx and calls this method. The method reports whether ctx is the
+// The function Hedged finds q in ctx and calls this method. The method reports whether ctx is the
 // context of a second request.
-func (l *leg) Hedged(ctx context.Context) bool { return l.second && l.isFor(ctx) }
+func (q *raceRequest) Hedged(ctx context.Context) bool { return q.second && q.isFor(ctx) }
 
-// isFor reports whether ctx is the context of l. It reports false for the context of an attempt of
+// isFor reports whether ctx is the context of q. It reports false for the context of an attempt of
 // a Transport below the Hedge.
-func (l *leg) isFor(ctx context.Context) bool { return attemptIn(ctx) == l.r.in }
+func (q *raceRequest) isFor(ctx context.Context) bool { return attemptIn(ctx) == q.r.in }
 
-// begin makes the request of a leg and the context of this request.
-func (r *race) begin(l *leg) {
+// begin sets the field req of q, and the context of req.
+func (r *race) begin(q *raceRequest) {
 	ctx, cancel := context.WithCancelCause(r.req.Context())
-	l.r, l.cancel, l.ctx = r, cancel, context.WithValue(ctx, ctxvalue.Hedge{}, l)
-	l.req = copyOf(l.ctx, r.req)
+	q.r, q.cancel, q.ctx = r, cancel, context.WithValue(ctx, ctxvalue.Hedge{}, q)
+	q.req = copyOf(q.ctx, r.req)
 }
 
-// hedge sends the second request, unless the first has ended, a Gate holds it back, or a Budget is
-// empty.
+// hedge sends the second request, unless the first request has ended, a Gate holds back requests,
+// or a Budget is empty.
 func (r *race) hedge() {
 	ctx := retry.WithBudget(r.req.Context(), r.budget)
 	if ctx.Err() != nil || r.attempt != nil && r.attempt.x.gate.holds() {
@@ -218,71 +219,72 @@ func (r *race) hedge() {
 		back(lent)
 		return
 	}
-	l, returned := r.second, false
+	q, returned := r.second, false
 	defer func() {
 		if p := recover(); !returned { // nil: runtime.Goexit
-			if l.resp != nil { // Advise or OnClose panicked
-				go (&leg{ctx: l.ctx, cancel: l.cancel, resp: l.resp}).free()
+			if q.resp != nil { // Advise or OnClose panicked
+				go (&raceRequest{ctx: q.ctx, cancel: q.cancel, resp: q.resp}).free()
 			}
-			l.resp, l.ok = nil, true
+			q.resp, q.ok = nil, true
 			const text = "retryhttp: panic in the second request of a Hedge, " +
 				"in the RoundTripper %T or in a function that reads its answer: %v"
-			l.err = retry.Permanent(fmt.Errorf(text, r.h.base(), p))
+			q.err = retry.Permanent(fmt.Errorf(text, r.h.base(), p))
 		}
-		r.end(l, l.ok)
+		r.end(q, q.ok)
 		close(r.over)
 	}()
-	l.send()
+	q.send()
 	returned = true
 }
 
-// join adds the second leg to the race. It returns false if the race is over.
+// join adds the second request to the race. It returns false if the race is over.
 func (r *race) join() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.won != nil {
 		return false
 	}
-	r.over, r.second = make(chan struct{}), &leg{second: true}
+	r.over, r.second = make(chan struct{}), &raceRequest{second: true}
 	r.begin(r.second)
 	return true
 }
 
-// send sends the request of a leg, and decides whether its answer succeeded.
-func (l *leg) send() {
-	base := l.r.h.base()
-	l.resp, l.err = base.RoundTrip(l.req)
+// send sends the request, and decides whether its answer is successful.
+func (q *raceRequest) send() {
+	base := q.r.h.base()
+	q.resp, q.err = base.RoundTrip(q.req)
 	switch {
-	case l.err != nil:
-	case l.resp == nil:
-		l.err = noResult(base)
-	case l.resp.StatusCode < 400:
-		l.ok = true
+	case q.err != nil:
+	case q.resp == nil:
+		q.err = noResult(base)
+	case q.resp.StatusCode < 400:
+		q.ok = true
 	default:
-		l.judge()
+		q.judge()
 	}
 }
 
 // judge decides whether an answer with a status of 400 or above is successful, and whether it asks
 // to wait. If the answer of a second request asks to wait, judge closes the Gate of the Transport.
-func (l *leg) judge() {
-	// If there is no Transport above, l.r.req is the caller's own request. The caller may change it
-	// after the other leg has won, so l.req is used instead.
-	t, a, req := new(Transport), l.r.attempt, l.req
+func (q *raceRequest) judge() {
+	// If there is no Transport above, q.r.req is the caller's own request. The caller may change it as
+	// soon as the other request has won, so q.req is used instead.
+	t, a, req := new(Transport), q.r.attempt, q.req
 	if a != nil {
-		t, req = a.x.t, l.r.req
+		t, req = a.x.t, q.r.req
 	}
-	status, failure := l.resp.StatusCode, t.StatusError(req, l.resp).judged(req)
-	l.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
-	l.ok = status < 500 && retry.IsPermanent(failure) && !passes(status)
-	if l.second && l.asks && a != nil && a.x.gate != nil {
+	status, failure := q.resp.StatusCode, t.StatusError(req, q.resp).judged(req)
+	q.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
+	q.ok = status < 500 && retry.IsPermanent(failure) && !isTransient(status)
+	if q.second && q.asks && a != nil && a.x.gate != nil {
 		a.x.gate.learn(status, failure)
 	}
 }
 
-// settle returns the leg whose answer RoundTrip returns. It is called after the first request has
-// ended, if After has passed. If the second request may still succeed, settle waits for it.
-func (r *race) settle() *leg {
+// settle returns the request whose answer RoundTrip returns. RoundTrip calls settle if the first
+// request took longer than the duration After. If the second request may still succeed, settle
+// waits for it.
+func (r *race) settle() *raceRequest {
 	best, wins := &r.first, r.first.ok || r.first.asks
 	// If the first answer is a failure and the second request is in flight, release stores the body of
 	// the first answer. This frees its connection, for which the second request may be waiting.
@@ -308,7 +310,7 @@ func (r *race) settle() *leg {
 }
 
 // hasSecond reports whether the second request was sent. If it was not sent, hasSecond makes the
-// first leg the winner, so that the second request is not sent later.
+// first request the winner, so that no second request is sent later.
 func (r *race) hasSecond() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -322,26 +324,26 @@ func (r *race) hasSecond() bool {
 // the second request may wait for this connection forever, if Base is an http.Transport with
 // MaxConnsPerHost. If the body is too long or too slow for discard, release drops the answer and
 // returns false.
-func (l *leg) release() (kept bool) {
-	if !hasText(l.resp) {
+func (q *raceRequest) release() (kept bool) {
+	if !hasText(q.resp) {
 		return true
 	}
-	body := &endedBody{ReadCloser: l.resp.Body}
-	l.resp.Body = body
+	body := &endedBody{ReadCloser: q.resp.Body}
+	q.resp.Body = body
 	cancel := func(cause error) {
 		// If the body was read to its end, RoundTrip may still return this answer, with the stored body.
 		// The context of an answer that is returned must not end before the caller has read or closed the
-		// body, so it is not canceled here.
+		// body, so this function does not cancel the context.
 		if !body.ended.Load() {
-			l.cancel(cause)
+			q.cancel(cause)
 		}
 	}
-	text := (&attempt{Context: l.ctx, cancel: cancel}).discard(l.resp, discardBytes)
+	text := (&attempt{Context: q.ctx, cancel: cancel}).discard(q.resp, discardBytes)
 	if !body.ended.Load() {
-		l.resp, l.err = nil, errDropped
+		q.resp, q.err = nil, errDropped
 		return false
 	}
-	l.resp.Body = io.NopCloser(bytes.NewReader(text))
+	q.resp.Body = io.NopCloser(bytes.NewReader(text))
 	return true
 }
 
@@ -362,15 +364,15 @@ func (b *endedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end is called when the request of l has ended. If no leg has won yet, l wins if the parameter
-// `wins` is true or if there is no second leg. end returns the leg that has won, or nil if no leg
-// has won yet.
-func (r *race) end(l *leg, wins bool) (won *leg) {
+// end is called when the request q has ended. If neither request has won yet, q wins if the
+// parameter `wins` is true or if there is no second request. The result is the request that has
+// won, or nil if neither request has won yet.
+func (r *race) end(q *raceRequest, wins bool) (won *raceRequest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	l.ended = true
+	q.ended = true
 	if r.won == nil && (wins || r.second == nil) {
-		r.won = l
+		r.won = q
 	}
 	r.endLosers()
 	return r.won
@@ -380,14 +382,14 @@ func (r *race) end(l *leg, wins bool) (won *leg) {
 func (r *race) abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.first.ended, r.won = true, new(leg)
+	r.first.ended, r.won = true, new(raceRequest)
 	r.endLosers()
 }
 
-// If a leg has won, endLosers ends every other leg. It cancels a request in flight, and discards
-// the response of a request that has ended.
+// If a request has won, endLosers ends every other request. It cancels a request that is in flight,
+// and discards the response of a request that has ended.
 func (r *race) endLosers() {
-	for _, lost := range [...]*leg{&r.first, r.second} {
+	for _, lost := range [...]*raceRequest{&r.first, r.second} {
 		switch {
 		case r.won == nil || lost == nil || lost == r.won:
 		case !lost.ended || lost.resp == nil:
@@ -399,29 +401,29 @@ func (r *race) endLosers() {
 	}
 }
 
-// free discards the response of a leg that RoundTrip does not return. It runs in a new goroutine
-// and recovers a panic of the body, which would otherwise crash the program.
-func (l *leg) free() {
+// free discards a response that RoundTrip does not return. It runs in a new goroutine and recovers
+// a panic of the body, which would otherwise crash the program.
+func (q *raceRequest) free() {
 	defer func() { _ = recover() }()
-	(&attempt{Context: l.ctx, cancel: l.cancel}).discard(l.resp, 0)
+	(&attempt{Context: q.ctx, cancel: q.cancel}).discard(q.resp, 0)
 }
 
-// answer returns the response or the error of the leg that has won.
-func (l *leg) answer() (*http.Response, error) {
-	if l.resp == nil {
-		l.cancel(nil)
-		return nil, l.err
+// answer returns the response or the error of the request that has won.
+func (q *raceRequest) answer() (*http.Response, error) {
+	if q.resp == nil {
+		q.cancel(nil)
+		return nil, q.err
 	}
-	switch req := l.resp.Request; {
-	case req == nil || req == l.req:
-		l.resp.Request = l.r.req
-	case req.Context().Value(ctxvalue.Hedge{}) == l: // a copy of l.req; see attempt.send
-		l.resp.Request = req.WithContext(l.r.req.Context())
+	switch req := q.resp.Request; {
+	case req == nil || req == q.req:
+		q.resp.Request = q.r.req
+	case req.Context().Value(ctxvalue.Hedge{}) == q: // a copy of q.req; see attempt.send
+		q.resp.Request = req.WithContext(q.r.req.Context())
 	}
-	if l.err != nil || l.resp.Body == nil || l.resp.Body == http.NoBody {
-		l.cancel(nil)
+	if q.err != nil || q.resp.Body == nil || q.resp.Body == http.NoBody {
+		q.cancel(nil)
 	} else {
-		l.resp.Body = cancelAtEnd(l.resp.Body, l.cancel, new(responseBody))
+		q.resp.Body = cancelAtEnd(q.resp.Body, q.cancel, new(responseBody))
 	}
-	return l.resp, l.err
+	return q.resp, q.err
 }

@@ -83,7 +83,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx := req.Context()
 	attempts := attemptOf(req).max()
-	first, hedged := ctx.Value(ctxvalue.Hedge{}).(*leg)
+	first, hedged := ctx.Value(ctxvalue.Hedge{}).(*raceRequest)
 	again := attempts == retry.Unlimited || AttemptOf(ctx) < attempts ||
 		hedged && !first.second && first.isFor(ctx)
 	lent, back := retry.LendBudget(ctx, l.limit, again)
@@ -154,8 +154,8 @@ func (l *lender) onlyHTTP2(h host) bool {
 	return l.http2[h]
 }
 
-// learn stores the protocol of an answer of a host. If 1,000 hosts are stored, learn deletes all of
-// them before it stores a new host.
+// learn stores the protocol of an answer that has come from a host. If 1,000 hosts are stored,
+// learn deletes all of them before it stores a new host.
 func (l *lender) learn(h host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,8 +185,8 @@ func ledAway(req *http.Request) bool {
 	return false
 }
 
-// number reads a number that consists only of digits. If the number is above limit, it returns
-// limit.
+// number parses a text, which must consist only of digits. If the value of the text is above limit,
+// the result n is limit.
 func number(text string, limit int) (n int, ok bool) {
 	for i := range len(text) {
 		digit := int(text[i]) - '0'

@@ -35,19 +35,20 @@ import (
 // second. It looks for JSON at the beginning of the body, whatever the Content-Type is, as the
 // vendors' SDKs do. It reads a stream up to the first error event or the first piece of the answer.
 // It cannot read a compressed body. If the body says that the account cannot pay, for example by
-// insufficient_quota, the error is permanent, whatever the status is, and its text says so. A
-// google.rpc.RetryInfo in the body counts like a Retry-After, and the longer of the two waits
-// applies. The limit of a second needs a Base whose bodies end with the context of the request,
-// such as [http.Transport]. If AttemptTimeout passes while the body is read, the attempt fails with
-// a timeout. Its status and its Retry-After are then ignored.
+// insufficient_quota, the error is permanent, whatever the status is, and its text says that the
+// account cannot pay. A google.rpc.RetryInfo in the body counts like a Retry-After, and the longer
+// of the two waits applies. The limit of a second needs a Base whose bodies end with the context of
+// the request, such as [http.Transport]. If AttemptTimeout passes while the body is read, the
+// attempt fails with a timeout. The status and the Retry-After of the response are then ignored.
 //
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
 // permanent if the request is invalid, not allowed or not paid for. LLM knows the codes that
-// Anthropic, OpenAI, Gemini and some other vendors documented in November 2026. An error with
-// another code is judged by its status. In a stream, such an error is retried. An error event after
-// the first piece of the answer reaches the caller unchanged. A JSON body with a status below 400
-// also reaches the caller unchanged, even if it contains only an error, as some bodies of
-// OpenRouter do.
+// Anthropic, OpenAI, Gemini and some other vendors documented in November 2026. If the status is
+// 400 or above, the status decides about an error with any other code. In a stream with a status
+// below 400, an error with any other code is retried, unless the code is the number of a status
+// that is not retried, such as 400. An error event after the first piece of the answer reaches the
+// caller unchanged. A JSON body with a status below 400 also reaches the caller unchanged, even if
+// it contains only an error, as some bodies of OpenRouter do.
 func LLM(p retry.Policy) *Transport {
 	whole := WholeBody(checkLLM, 8<<20)
 	return &Transport{
@@ -89,7 +90,7 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 // errorLLM returns the failure that the body of an error describes, and the beginning of the body.
 // If the body was not read, the result `text` is nil. A stream is read only up to the first error
 // event or the first piece of the answer, because a stream may have no end. If reading takes longer
-// than a second, errorLLM cancels the attempt, which ends the body.
+// than a second, errorLLM cancels the attempt, so that the Read of the body ends.
 func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []byte) {
 	if !hasText(resp) {
 		return said, nil
@@ -102,7 +103,7 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	if isEvents(resp) {
 		said = eventLLM(req, resp)
 	} else {
-		readHead(resp, firstEventBytes)
+		readBeginning(resp, firstEventBytes)
 	}
 	read, is := resp.Body.(*readBody)
 	if !is { // a compressed stream
@@ -112,9 +113,9 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 		read.err = errSlowLLM
 	}
 	if !said.isError { // no event describes a failure, so the body is read as JSON
-		said = failureIn(read.head)
+		said = failureIn(read.beginning)
 	}
-	return said, read.head
+	return said, read.beginning
 }
 
 // eventLLM returns the failure that the first events of a stream describe, whatever the status is.
@@ -128,11 +129,12 @@ func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 	return said
 }
 
-var errSlowLLM = errors.New("retryhttp: the body of an error took longer than a second")
+var errSlowLLM = errors.New("retryhttp: reading the body of an error took longer than a second")
 
 // unpaidText returns the text that an error gets at its end if the account cannot pay, or "" if
-// code is "". code is the vendor's word for this, such as insufficient_quota. It needs no quotes,
-// because it comes from a list in this package and not from the server.
+// `code` is "". The parameter `code` is the vendor's code for this failure, such as
+// insufficient_quota. The code needs no quotes, because it comes from a list in this package and
+// not from the server.
 func unpaidText(code string) string {
 	if code == "" {
 		return ""
@@ -175,8 +177,8 @@ type failureLLM struct {
 	isError bool   // the body or the event describes an error
 }
 
-// failureIn reads a body or the data of an event. It reads the first element of a list, because
-// Gemini sends a list if the request did not ask for a stream of events.
+// failureIn reads a body or the data of an event. If the data is a list, failureIn reads the first
+// element, because Gemini sends a list if the request did not ask for a stream of events.
 func failureIn(data []byte) (found failureLLM) {
 	data = firstValue(data)
 	if list := []json.RawMessage(nil); bytes.HasPrefix(data, []byte("[")) {
@@ -273,7 +275,7 @@ type detailLLM struct {
 
 // details returns the list "details" of an error of Gemini, at most headerElements elements.
 func (f *failureLLM) details() (list []detailLLM) {
-	_ = json.Unmarshal(f.Details, &list) // fails for the object of Anthropic; then list is empty
+	_ = json.Unmarshal(f.Details, &list) // fails for the object of Anthropic; then `list` is empty
 	return list[:min(len(list), headerElements)]
 }
 
@@ -282,7 +284,7 @@ func (f *failureLLM) detailCode() string {
 	var details struct {
 		Code string `json:"error_code"`
 	}
-	_ = json.Unmarshal(f.Details, &details) // fails for the list of Gemini; then Code is empty
+	_ = json.Unmarshal(f.Details, &details) // fails for the list of Gemini; then details.Code is empty
 	return details.Code
 }
 
@@ -291,12 +293,13 @@ func (f *failureLLM) detailCode() string {
 // have had.
 func (f *failureLLM) isFinal() bool {
 	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves status 0
-	again := passes(status) || status == http.StatusConflict || status == statusFull
+	again := isTransient(status) || status == http.StatusConflict || status == statusFull
 	return f.nameIn(finalLLM) != "" || status >= 400 && status <= 599 && !again
 }
 
 // nameIn returns the first code, type or Status of the failure that is in the list `names`, or ""
-// if none is in the list. It looks for the codes first, because a code is more exact than a type.
+// if none of them is in the list. It looks for the codes first, because a code is more exact than a
+// type.
 func (f *failureLLM) nameIn(names []string) string {
 	for _, name := range []string{f.detailCode(), f.code(), f.Type, f.ErrorType, f.Status} {
 		if slices.Contains(names, name) {
@@ -323,7 +326,7 @@ func (f *failureLLM) unpaid() string {
 }
 
 // isRateLimit reports whether the message of an insufficient_quota is from Alibaba's Model Studio.
-// There this code says that the tokens of the present minute are used up.
+// Model Studio sends this code if the tokens of the present minute are used up.
 func isRateLimit(message string) bool {
 	return strings.Contains(message, "llocated quota exceeded") ||
 		strings.Contains(message, "model-studio/error-code")

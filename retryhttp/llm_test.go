@@ -299,7 +299,7 @@ func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 		{"broken", func(context.Context) io.Reader { return breaks("sor", errReset) }, 0, "sor", errReset.Error()},
 		{"it hangs", func(ctx context.Context) io.Reader {
 			return io.MultiReader(strings.NewReader("sor"), stalled{ctx})
-		}, time.Second, "sor", "retryhttp: the body of an error took longer than a second"},
+		}, time.Second, "sor", "retryhttp: reading the body of an error took longer than a second"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			var b *body

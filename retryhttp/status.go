@@ -2,8 +2,8 @@ package retryhttp
 
 import "net/http"
 
-// passes reports whether a status alone says that another attempt may succeed.
-func passes(status int) bool {
+// isTransient reports whether a status alone says that another attempt may succeed.
+func isTransient(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly,
 		http.StatusTooManyRequests:
@@ -20,7 +20,7 @@ func passes(status int) bool {
 // healthy reports whether the status of a failure shows that the server works. Such a failure
 // refills the Budget as a success does. docs/budget.md has the reasons.
 func healthy(status int) bool {
-	return status >= 400 && status <= 499 && !passes(status)
+	return status >= 400 && status <= 499 && !isTransient(status)
 }
 
 // undone reports whether a status says that the server has refused the request before processing

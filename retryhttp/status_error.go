@@ -22,9 +22,9 @@ type StatusError struct {
 	Header     http.Header // a copy of the response's header
 
 	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the Check
-	// of [LLM], and in a [BrokenError]. Otherwise it is nil. The text of the error does not contain
-	// Body, which comes from the server and may be secret. OnEvent and Result may get the same
-	// StatusError, so do not read Body in another goroutine while Result runs.
+	// of [LLM], and if a [BrokenError] contains the StatusError. Otherwise it is nil. The text of the
+	// error does not contain Body, which comes from the server and may be secret. OnEvent and Result
+	// may get the same StatusError, so do not read Body in another goroutine while Result runs.
 	Body []byte
 
 	method  string
@@ -70,10 +70,10 @@ func statusErrorOf(req *http.Request, resp *http.Response) *StatusError {
 	return new(Transport).StatusError(req, resp)
 }
 
-// judged returns e. If another attempt would fail too, judged wraps e with retry.Permanent. It
-// decides by the status, by the Advice, and by the idempotency key of req.
+// judged returns e if another attempt may succeed, and otherwise retry.Permanent(e). It decides by
+// the status, by the Advice, and by the idempotency key of req.
 func (e *StatusError) judged(req *http.Request) error {
-	again := passes(e.StatusCode) || e.StatusCode == http.StatusConflict && keyed(req)
+	again := isTransient(e.StatusCode) || e.StatusCode == http.StatusConflict && keyed(req)
 	switch e.advice.Verdict {
 	case Again:
 		again = true
@@ -112,12 +112,12 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 	}
 }
 
-// After forgetBody, `keep` does nothing for the StatusError in failure. forgetBody is called before
-// the response of this StatusError is discarded. A Check may return the same error again for a
-// later attempt, and then the Body must not come from the later response. `keep` alone could not
-// prevent this: it recognizes a response by the field Request, and the responses of a call usually
-// have the same Request. `requests` are all values that the field Request of the discarded response
-// has had.
+// forgetBody prevents the method `keep` from setting the Body of the StatusError in the parameter
+// failure. It is called before the response of this StatusError is discarded. A Check may return
+// the same error again for a later attempt, and then the Body must not come from the later
+// response. The method `keep` alone could not prevent this: it recognizes a response by the field
+// Request, and the responses of a call usually have the same Request. The parameter requests
+// contains all values that the field Request of the discarded response has had.
 func forgetBody(failure error, requests ...*http.Request) {
 	e, ok := failure.(*StatusError)
 	if !ok {
