@@ -25,15 +25,17 @@ const (
 	Never  Verdict = "never" // no other attempt should be made, whatever the status is
 )
 
-// AdviceOf is the default Advise of a [Transport]. It reads the header Retry-After (RFC 9110
-// section 10.2.3). The value of the header is a number of seconds or a date. A number may have a
-// fraction. A date has one of the three formats of HTTP. It may end with UTC or +0000 instead of
-// GMT. Any other value is ignored. If there are several values, the longest wait applies.
+// AdviceOf is the function that a [Transport] calls if its field Advise is nil. It reads the header
+// Retry-After (RFC 9110 section 10.2.3). The value of the header is a number of seconds or a date.
+// A number may have a fraction. A date has one of the three formats of HTTP. It may end with UTC or
+// +0000 instead of GMT. Any other value is ignored. If there are several values, the longest wait
+// applies.
 //
 // The wait until a date is measured from the Date of the response, so both times come from the
 // server's clock. The Age of the response is subtracted from the wait, because the response has
-// spent this time in a cache. If the wait is 0, or the date has passed, Wait is 1ns. Under
-// RetryAfterExact, a Wait of 1ns means that the next attempt follows after 10ms.
+// spent this time in a cache. If the wait is 0, or the date has passed, the field Wait of the
+// Advice is 1ns. If the RetryAfter of the policy is RetryAfterExact, the next attempt then follows
+// after 10ms.
 //
 // If a 403 or 413 has a valid Retry-After, the Verdict is Again, because this header says that the
 // condition is temporary (RFC 9110 section 15.5.14).
@@ -44,8 +46,8 @@ func AdviceOf(resp *http.Response) Advice {
 	return toAdvice(resp, wait, ok)
 }
 
-// toAdvice returns the advice of a response. If ok is false, the response does not ask to wait, and
-// the advice is empty. A wait of 0 becomes 1ns, because 0 would mean that no wait is given. The
+// toAdvice returns the advice of a response. If ok is false, the response does not ask for a wait,
+// and the advice is empty. A wait of 0 becomes 1ns, because 0 would mean that no wait is given. The
 // Verdict for a 403 or 413 is Again.
 func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) {
 	if !ok {
@@ -59,9 +61,9 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 	return advice
 }
 
-// VendorAdvice is an Advise for a [Transport]. Besides Retry-After it reads the headers of several
-// vendors. If the response has several of these headers, the first row of the table that applies
-// gives the wait:
+// VendorAdvice is a function for the field Advise of a [Transport]. Besides Retry-After it reads
+// the headers of several vendors. If the response has several of these headers, the first row of
+// the table that applies gives the wait:
 //
 //	Retry-After-Ms, X-Ms-Retry-After-Ms  milliseconds        OpenAI, Azure
 //	Retry-After                          see AdviceOf        RFC 9110 section 10.2.3
@@ -74,10 +76,10 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 // The last three rows of the table are about quotas. The reset of a quota (t, reset, or a header
 // whose name ends in Reset) says when the quota is filled again. It is read only if the quota is
 // used up. A quota is used up if the number of remaining requests (r, remaining, or a header whose
-// name ends in Remaining) is 0. If this number is missing, a status of 429 means the same. If
-// several quotas are used up, the longest wait applies. The value of a reset is a date or a number.
-// A number is a number of seconds to wait, or the seconds or milliseconds since 1970: the size of
-// the number decides.
+// name ends in Remaining) is 0. If this number is missing, a quota counts as used up if the status
+// is 429. If several quotas are used up, the longest wait applies. The value of a reset is a date
+// or a number. A number is a number of seconds to wait, or the seconds or milliseconds since 1970:
+// the size of the number decides.
 //
 // The Verdict for a 403 or 413 with a wait is Again, as in AdviceOf. The Verdict is Never if the
 // header Idempotent-Replayed of Stripe is true: the server has stored this answer for the
@@ -192,10 +194,10 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 }
 
 // resetWait reads a value that says when a quota is filled again, such as the value of the header
-// RateLimit-Reset. It returns the time until then. A number below 1e9 is a number of seconds to
-// wait. A larger number would be a wait of more than 31 years, so it is a time since 1970, in
-// seconds. If a time.Duration cannot hold so many seconds, resetWait reads the number as
-// milliseconds since 1970.
+// RateLimit-Reset. It returns the time until the quota is filled again. A number below 1e9 is a
+// number of seconds to wait. A larger number would be a wait of more than 31 years, so it is a time
+// since 1970, in seconds. If a time.Duration cannot hold so many seconds, resetWait reads the
+// number as milliseconds since 1970.
 func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	const aTime = 1e9 * time.Second
 	wait, ok := decimal(value, time.Second)
@@ -257,9 +259,9 @@ func untilDate(resp *http.Response, value string) (time.Duration, bool) {
 	return untilTime(resp, date), true
 }
 
-// untilTime returns the time from now to t. If the response has a Date, the wait is counted from
-// this Date instead. If the result is too long for a duration, untilTime returns the longest
-// duration.
+// untilTime returns the time from now to t. If the response has a Date, untilTime returns the time
+// from this Date to t, minus the Age of the response. If the result is too long for a duration,
+// untilTime returns the longest duration.
 func untilTime(resp *http.Response, t time.Time) time.Duration {
 	if made, err := http.ParseTime(first(resp, "Date")); err == nil {
 		return aged(resp, max(0, t.Sub(made)))

@@ -39,7 +39,7 @@ type attempt struct {
 	unsent bool
 
 	status  int   // the status of the response; 0: there was no response
-	failure error // the error of a failed attempt; nil before the end and after a success
+	failure error // the error if the attempt has failed; nil: it succeeded, or has not ended yet
 
 	// before is the error of an earlier request of this attempt whose answer was lost. net/http or a
 	// Transport below has sent this request. If there was no such request, before is nil.
@@ -176,12 +176,13 @@ func (a *attempt) max() int {
 	}
 }
 
-// isLost reports whether the server may have processed a failed attempt without confirming it. This
-// is so in four cases:
+// isLost reports whether the server may have processed a failed attempt without confirming it. It
+// returns true in four cases:
 //
 //   - A request below this Transport was repeated because its answer was lost (a.before).
 //   - The request was sent and got no response.
-//   - The response is a 408. Some servers send a 408 if a handler takes too long: see Transport.
+//   - The response is a 408. Some servers send a 408 if a handler takes too long: see the
+//     documentation of Transport.
 //   - The response is not a 4xx. It may be a 5xx, or a success that Check has rejected, for example
 //     because its body broke off.
 func (a *attempt) isLost() bool {
@@ -233,8 +234,9 @@ func attemptFor(resp *http.Response) *attempt {
 		once := &closing{rc, sync.OnceValue(rc.Close)}
 		resp.Body = once
 		context.AfterFunc(ctx, func() {
-			// A panic of Close would crash the program here. It is not lost: drain also calls once.Close,
-			// which panics again, and discard passes this panic on to its caller.
+			// A panic of Close would crash the program here, so it is recovered. The caller still gets a
+			// panic: drain also calls once.Close, which panics again, and discard passes the second panic on
+			// to its caller.
 			defer func() { _ = recover() }()
 			_ = once.Close()
 		})

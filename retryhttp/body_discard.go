@@ -14,7 +14,7 @@ import (
 const (
 	discardBytes = 64 << 10
 	discardTime  = 100 * time.Millisecond
-	// The attempt is canceled discardGrace before the end of discardTime, so 90 ms after the start.
+	// The attempt is canceled after discardTime - discardGrace, which is 90 ms.
 	discardGrace = 10 * time.Millisecond
 )
 
@@ -34,11 +34,12 @@ func (x *exchange) keepBody(err error) {
 // connection cannot be used again, and nothing else happens.
 //
 // The body of a plain http.Transport is read in the caller's goroutine. If a Read hangs, canceling
-// the attempt ends the Read. The attempt is canceled discardGrace before the end of discardTime.
-// Over HTTP/1, canceling closes the connection. There are two exceptions, in which the caller waits
-// for the Read: the Close of a connection of the user's own DialContext does not end a Read, or a
-// protocol that the user has registered for http or https returns a body that ignores its context.
-// To find out whether net/http made the body, discard would have to compare unexported names.
+// the attempt ends the Read. The attempt is canceled after discardTime - discardGrace. Over HTTP/1,
+// canceling closes the connection. In two cases, canceling does not end the Read, and the caller
+// waits for it: the connection is from the user's own DialContext, and its Close does not end a
+// Read; or the body is from a protocol that the user has registered for http or https, and ignores
+// its context. To find out whether net/http made the body, discard would have to compare unexported
+// names.
 //
 // Any other body may ignore its context, and would block the caller forever. So such a body is read
 // in a new goroutine, and discard returns after discardTime even if this goroutine is still
@@ -83,12 +84,12 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	return text.soFar()
 }
 
-// drain reads at most limit bytes of a body, adds them to kept, and closes the body. It stops early
-// if the attempt is canceled.
+// drain reads at most limit bytes of a body, adds them to the parameter `kept`, and closes the
+// body. It stops early if the attempt is canceled.
 func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 	defer func() { _ = rc.Close() }()
 	if limit < discardBytes {
-		defer a.cancel(nil) // canceled before Close, which could read the rest of the body
+		defer a.cancel(nil) // before Close, because Close could read the rest of the body
 	}
 	var buf *[1 << 10]byte
 	if kept == nil {
@@ -114,15 +115,15 @@ func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 // buffer would then reveal bytes of another response.
 var unread = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
-// kept stores the beginning of a body. One goroutine calls add while another may call soFar. If the
-// *kept is nil, nothing is stored.
+// A kept stores the beginning of a body. One goroutine calls add, and another goroutine may call
+// soFar at the same time. A nil *kept stores nothing.
 type kept struct {
 	mu   sync.Mutex
 	text []byte
 	free int // how many more bytes can be stored
 }
 
-// add adds the bytes of p, until kept is full.
+// add stores the bytes of p, but no more than k.free bytes.
 func (k *kept) add(p []byte) {
 	if k == nil {
 		return
@@ -133,7 +134,7 @@ func (k *kept) add(p []byte) {
 	k.text, k.free = append(k.text, p...), k.free-len(p)
 }
 
-// soFar returns the bytes that were added. After soFar, further calls of add store nothing.
+// soFar returns the bytes that are stored. After the call, add stores nothing more.
 func (k *kept) soFar() []byte {
 	if k == nil {
 		return nil

@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// cancelAtEnd makes b a body that reads rc. The body calls cancel at the end of rc, after a failed
-// Read, and on Close. cancelAtEnd returns b. If rc is also an io.Writer, cancelAtEnd returns a
+// cancelAtEnd sets b to a body that reads from rc. The body calls the parameter cancel at the end
+// of rc, after a failed Read, and on Close. The result is b, or, if rc is also an io.Writer, a
 // value of the type upgraded, which contains b.
 func cancelAtEnd(
 	rc io.ReadCloser, cancel context.CancelCauseFunc, b *responseBody,

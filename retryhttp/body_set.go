@@ -12,7 +12,7 @@ import (
 // SetBody sets the Body, GetBody and ContentLength of req. A [Transport] can then send the body
 // again, and so can http.Client after a redirect.
 //
-// If body can seek, such as an *os.File, SetBody notes its position, and each attempt sends the
+// If body can seek, as an *os.File can, SetBody notes its position, and each attempt sends the
 // bytes from this position on. Close such a body yourself after the request. Any other body, such
 // as a pipe, is read into memory and closed. limit is the largest number of bytes in memory. If the
 // body is longer, SetBody returns an error, and req can still be sent once. If limit is 0 or less,

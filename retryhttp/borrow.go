@@ -21,16 +21,17 @@ import (
 // If the request has a Retry-Budget header, the response has a Retry-Budget-Spent header with the
 // number of retries that were made. This header is sent together with the status. The retries that
 // have not been made by then go back to the client. So h can make no more retries after it has
-// begun to write the response, or has taken over the connection. If h needs more retries than the
-// client has lent, the Reason is [retry.ReasonBorrowed].
+// begun to write the response, or has taken over the connection. If a call in h needs more retries
+// than the client has lent, the Reason of the error of this call is [retry.ReasonBorrowed].
 //
 // If the request has several Retry-Budget headers, the lowest number applies. A value that is not a
 // number counts as 0. A client cannot raise the number of retries above limit. If limit is below 1,
 // h has no retries.
 //
-// Pass an http.TimeoutHandler to BorrowBudget, and not the other way round: otherwise the response
-// after a timeout has no Retry-Budget-Spent. For work that goes on after the response, and for a
-// batch of many calls, use a context without this Budget.
+// If you use an http.TimeoutHandler, pass the TimeoutHandler to BorrowBudget. Do not pass the
+// handler that BorrowBudget returns to http.TimeoutHandler, because then the response after a
+// timeout has no Retry-Budget-Spent. For work that goes on after the response, and for a batch of
+// many calls, use a context without this Budget.
 func BorrowBudget(h http.Handler, limit int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, loan := borrow(r.Context(), r.Header.Values(lentName), limit)

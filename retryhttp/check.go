@@ -9,12 +9,12 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// Check is the default Check of a [Transport]. It follows the table in the documentation of
-// Transport. The Verdict in the [Advice] of a response overrules its status.
+// Check is the function that a [Transport] calls if its field Check is nil. It follows the table in
+// the documentation of Transport. The Verdict in the [Advice] of a response overrules its status.
 //
-// If you call Check in a Check of your own, pass the request that your function gets. Check uses
-// this request to find the Advise of the Transport. If you pass another request, or nil, Check uses
-// [AdviceOf].
+// If you call Check in a function of your own for this field, pass the request that your function
+// gets. Check uses this request to find the Advise of the Transport. If you pass another request,
+// or nil, Check uses [AdviceOf].
 func Check(req *http.Request, resp *http.Response, err error) error {
 	switch {
 	case err != nil && retrynet.Permanent(err) && !noSuchHost(err):

@@ -10,8 +10,8 @@ import (
 
 // WithPolicy returns a context for a request. A [Transport] that gets this request uses p instead
 // of its own Policy. To keep the Budget and OnEvent of the Transport's Policy, pass a changed copy
-// of this Policy. If p is the zero Policy, the request is sent once. A Transport below the first
-// Transport does not use p.
+// of this Policy. If p is the zero Policy, the request is sent once. If another Transport is below
+// that Transport, it does not use p.
 func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 	return context.WithValue(ctx, policyKey{}, &p)
 }
@@ -40,8 +40,9 @@ func AttemptOf(ctx context.Context) int {
 }
 
 // RequestOf returns the request that the caller passed to a [Transport]. Call it in OnEvent and in
-// Wait of the policy, with the context that they get. It returns the request even if no attempt was
-// sent. For any other context, such as the context of an attempt, RequestOf returns nil.
+// Wait of the policy, with the context that these functions get. RequestOf returns the request even
+// if no attempt was made. For any other context, such as the context of an attempt, RequestOf
+// returns nil.
 func RequestOf(ctx context.Context) *http.Request {
 	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok && x.isFor(ctx) {
 		return x.req

@@ -31,7 +31,7 @@ type evidence struct {
 // contains the evidence.
 const (
 	gotNone  int32 = iota
-	gotConn        // any other connection
+	gotConn        // a connection, but none that speaks HTTP/1 over TLS
 	gotHTTP1       // a connection that speaks HTTP/1 over TLS
 )
 
@@ -83,10 +83,10 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 
 // repeated returns errAgain if http.Transport itself has repeated the request because the
 // connection broke before the first byte of an answer. Otherwise it returns nil. If all connections
-// speak HTTP/2, it returns nil, because there net/http repeats only requests that no server
-// has processed. There is an exception: after a PROTOCOL_ERROR of the server (golang/go#47635),
+// speak HTTP/2, it returns nil, because there net/http repeats only requests that no server has
+// processed. There is an exception: after a PROTOCOL_ERROR of the server (golang/go#47635),
 // net/http repeats a request that may have been processed. The trace does not show this repeat, so
-// it is not found. A Transport below reports its own repeats: see attempt.before.
+// this method does not find it. A Transport below reports its own repeats: see attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {
 	if !e.again.Load() || resp.ProtoMajor >= 2 && e.got.Load() != gotHTTP1 {
 		return nil
@@ -112,8 +112,8 @@ var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
 // If http2 is true, the function does not set an empty body. Over HTTP/2, a request with an empty
 // body looks like a request with a body of unknown length, which a proxy could not send again. The
 // repeats of net/http over HTTP/2 need not be prevented, because there net/http repeats only
-// requests that the server has refused before processing them. The function repeated names the one
-// exception.
+// requests that the server has refused before processing them. The comment of the method `repeated`
+// names the one exception.
 func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := req.Header[key]; ok {
@@ -143,8 +143,8 @@ func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 
 // noConnection reports whether err says that there was no connection to the server or to its proxy.
 // The error is the only evidence for most idempotent requests, because they are not traced. If err
-// joins the errors of several requests, noConnection returns true only if it is true for each of
-// them. The error of a Transport below contains only the error of its last attempt. So if that
+// joins the errors of several requests, noConnection returns true only if each of these errors says
+// so. The error of a Transport below contains only the error of its last attempt. So if that
 // Transport made several attempts, its error proves nothing.
 func noConnection(err error) bool {
 	switch e := err.(type) {

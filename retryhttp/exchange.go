@@ -17,32 +17,32 @@ import (
 // An exchange is the state of one call of RoundTrip: a request with all its attempts. The functions
 // of this file are in the order in which they are called:
 //
-//  1. RoundTrip (transport.go) makes the exchange. run calls retry.Do, which is called "the loop"
-//     here. loopPolicy returns the policy of the loop. It is the caller's policy, in which some
-//     functions are replaced by functions of this file.
-//  2. Before each attempt, the loop calls enter if there is a Gate or the caller's policy
-//     has an Enter.
-//  3. The loop calls the method attempt, which calls five functions in turn. "next" makes the
+//  1. RoundTrip (transport.go) makes the exchange. The method "run" calls retry.Do, which is called
+//     "the loop" here. "loopPolicy" returns the policy of the loop. This is the caller's policy, in
+//     which some functions are replaced by functions of this file.
+//  2. Before each attempt, the loop calls "enter" if there is a Gate or the caller's policy has an
+//     Enter.
+//  3. The loop calls the method "attempt", which calls five functions in turn. "next" makes the
 //     attempt and its context. "send" (attempt.go) sends a copy of the request through Base.
 //     "check" asks Check whether the attempt failed. "settle" refills the Budget a little if a
 //     failure shows that the server works. "cancelAtEnd" (body_response.go) makes the context end
 //     when the body of the response has been read to its end or closed.
-//  4. After a failure that is neither Permanent nor rejected by RetryIf, the loop calls classify,
+//  4. After a failure that is neither Permanent nor rejected by RetryIf, the loop calls "classify",
 //     which says whether the request may be sent again. Then the loop decides according to the
 //     policy. A retry takes 1 from the Budget.
-//  5. Before each retry the loop calls discardAndWait, even if the delay is 0. It discards the
-//     response of the last attempt, so that its connection can be used again (body_discard.go), and
-//     then waits. Discarding ends the context of the attempt. This does not close an HTTP/1
-//     connection whose body has been read to its end, because net/http has taken the connection
-//     back before Read returns io.EOF. The retry then begins at step 2.
+//  5. Before each retry the loop calls "discardAndWait", even if the delay is 0. This method
+//     discards the response of the last attempt, so that its connection can be used again
+//     (body_discard.go), and then waits. Discarding ends the context of the attempt. This does not
+//     close an HTTP/1 connection whose body has been read to its end, because net/http has taken
+//     the connection back before Read returns io.EOF. The retry then begins at step 2.
 //  6. When the loop has ended, "complete" adds details to the error of the loop. "answer" returns
 //     the last response, prepared by handOver, or the error. "cleanUp" discards the last response
 //     if the caller does not get it.
 //
 // If the body of a download breaks off, a new exchange fetches the missing bytes: see fetch
-// (resume.go). This exchange has the same steps, but its loop calls another function. The first
-// call of this function returns the error of the broken body. Each later call calls the method
-// attempt.
+// (resume.go). This exchange has the same steps, but its loop calls another function instead of
+// "attempt". When the loop calls this function for the first time, the function returns the error
+// of the broken body. After that, it calls "attempt".
 //
 // Only one goroutine changes an exchange. The field hedged is an exception, because a Hedge below
 // sets it, and Base may call the Hedge in another goroutine. The exchange is also the context of
@@ -50,14 +50,14 @@ import (
 type exchange struct {
 	context.Context // the context of req
 
-	// These fields are set before the first attempt, by RoundTrip or fetch, by run and by loopPolicy.
+	// The methods RoundTrip, fetch, run and loopPolicy set these fields before the first attempt.
 	t      *Transport
 	req    *http.Request // the caller's request
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
-	checks CheckFunc     // the Check of the Transport; in fetch (resume.go), a function around it
+	checks CheckFunc     // the Check of the Transport; in fetch (resume.go), a function that calls it
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
-	budget *retry.Budget // the Budget for retries; nil: no Budget (the methods of nil do nothing)
-	done   func()        // ends the use of a target's Budget; nil: budget does not belong to a target
+	budget *retry.Budget // the Budget for retries; nil: no limit (a nil Budget allows all retries)
+	done   func()        // ends the use of a target's Budget; nil: `budget` is no target's Budget
 
 	// plain is true if Base is an http.Transport and no function of the user sees the request or the
 	// response of an attempt. Then attempts share the header and the URL of the caller's request.
@@ -71,17 +71,17 @@ type exchange struct {
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
 	renewed    bool           // a 401 or 407 has set skipBudget; a further 401 or 407 does not set it
-	hedged     atomic.Bool    // the last attempt was answered by the second request of a Hedge
+	hedged     atomic.Bool    // the answer of the last attempt came from the second request of a Hedge
 	last       *attempt       // the last attempt; nil before the first attempt
 	lost       *attempt       // an earlier attempt whose answer was lost (see isLost); nil: none
 	failure    error          // what Check returned last; nil: success, or Check was not called yet
-	resp       *http.Response // the response of the last attempt; nil: none, discarded, or returned
+	resp       *http.Response // the last attempt's response; nil: none, or discarded, or returned
 
 	first attempt // memory for the first attempt, because most exchanges make only one
 }
 
-// run calls fn for each attempt that the loop makes. fn is the method attempt. If a download
-// fetches missing bytes, fn is a function that calls this method.
+// run calls fn for each attempt that the loop makes. In RoundTrip, fn is the method `attempt`. In
+// fetch, fn is a function that calls this method.
 func (x *exchange) run(fn func(context.Context) error) error {
 	x.Context = x.req.Context()
 	return x.complete(retry.Do(x, x.loopPolicy(), fn))
@@ -169,8 +169,8 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.resp = resp
 	x.failure = x.check(err)
 	// AttemptTimeout limits Check too. If it has passed, the attempt fails, even if Check has accepted
-	// the response. If the caller's context has ended, no attempt follows, and the result of Check
-	// stands. net/http does the same: it returns a response even if its context ends right after the
+	// the response. If the caller's context has ended, no attempt follows, and the result of Check is
+	// kept. net/http does the same: it returns a response even if its context ends right after the
 	// header.
 	if !inTime() && x.resp != nil && x.Err() == nil {
 		x.discard() // the timeout has canceled the attempt, so the body can no longer be read
@@ -188,7 +188,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 // next makes the next attempt. Its context is a child of the context of the caller's request. If
 // the server may have processed the previous attempt without confirming it (see isLost), next
 // stores the previous attempt in x.lost. There is one exception: if x.lost got no response, and the
-// previous attempt got one, x.lost is unchanged.
+// previous attempt got a response, x.lost is unchanged.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
@@ -207,8 +207,9 @@ func (x *exchange) next() *attempt {
 	return a
 }
 
-// check returns the error of the last attempt, or nil if the attempt succeeded. If err is nil,
-// x.resp is the response. Otherwise x.resp is nil, and err says why.
+// check returns the error of the last attempt, or nil if the attempt succeeded. If the parameter
+// err is nil, x.resp is the response. Otherwise x.resp is nil, and err says why there is no
+// response.
 func (x *exchange) check(err error) error {
 	// Prepare or GetBody has failed, so Base got no request. NotAttempted makes the loop give the
 	// retry back to the Budgets.
@@ -251,7 +252,7 @@ func (x *exchange) unsent(what string, err error) error {
 // does not show that the server works, because it asks for fewer requests.
 //
 // settle also sets x.skipBudget: the first retry after a 401 or a 407 takes nothing from the Budget
-// of a target, because it may need only new credentials.
+// of a target, because the request may need only new credentials.
 func (x *exchange) settle() {
 	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) &&
 		retry.RetryAfterOf(x.failure) == 0
@@ -304,8 +305,8 @@ func (x *exchange) classify(err error) *retry.Class {
 
 // discardAndWait is the Wait of the loop. First it discards the response of the last attempt, so
 // that its connection can be used again. Then it waits for the rest of d, with the caller's Wait if
-// the policy has a Wait. The loop calls discardAndWait before each retry, even if d is 0. skipped
-// is how much of the wait the caller's Wait has skipped.
+// the policy has a Wait. The loop calls discardAndWait before each retry, even if d is 0. The
+// result `skipped` is the part of the wait that the caller's Wait has skipped.
 func (x *exchange) discardAndWait(
 	ctx context.Context, d time.Duration,
 ) (skipped time.Duration, err error) {
@@ -433,6 +434,6 @@ func (x *exchange) String() string { return "retryhttp.exchange" }
 // attempt of its own, so isFor reports false.
 func (x *exchange) isFor(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }
 
-// The function Hedged calls this method. It reports whether the answer of the last attempt came
-// from a second request. It reports false if ctx belongs to another attempt; see isFor.
+// The function Hedged calls this method. The method reports whether the answer of the last attempt
+// came from a second request. It reports false if ctx belongs to another attempt: see isFor.
 func (x *exchange) Hedged(ctx context.Context) bool { return x.hedged.Load() && x.isFor(ctx) }

@@ -26,8 +26,8 @@ import (
 //
 // The zero Gate is ready to use. Several Transports may share a Gate, and then wait together. A
 // Gate is safe for concurrent use. Do not copy a Gate, and do not change its fields while it is in
-// use. A Gate stores the pauses of 10,000 keys. If more keys have a pause at the same time, the
-// requests of some keys are not held back.
+// use. A Gate stores the pauses of 10,000 keys (see the field Key). If more keys have a pause at
+// the same time, the requests of some keys are not held back.
 //
 // An attempt is held back before Prepare is called and before AttemptTimeout starts. This wait
 // takes nothing from a Budget, does not call the Policy's Wait, and does not count as time of the
@@ -52,7 +52,7 @@ type Gate struct {
 	// If Unavailable is true, a 503 with a Retry-After closes the gate too. Leave Unavailable false if
 	// a host has several replicas. Otherwise the 503 of one replica that shuts down holds back the
 	// requests to all other replicas. Example: while one of ten replicas shuts down, callers that all
-	// wait for its Retry-After finish less than a tenth of their calls.
+	// wait for the Retry-After of this replica finish less than a tenth of their calls.
 	Unavailable bool
 
 	// OnClose is called once when a pause begins. It gets the length of the pause and the error of the

@@ -43,7 +43,7 @@ func hostOf(u *url.URL) host {
 }
 
 // String returns h as the beginning of a URL, such as "http://db:8080". If h is too long to be
-// stored, a retry.Budgets does not store this text either, because the text is longer.
+// stored, the text is too long for a retry.Budgets, because the text is longer than h.
 func (h host) String() string {
 	name := h.name
 	if h.addr.IsValid() {
@@ -71,7 +71,7 @@ func (h host) clone() host {
 }
 
 // ipv6 reads an IPv6 address. It first looks for a colon, because netip.ParseAddr allocates an
-// error for any other name.
+// error for a name that is not an address.
 func ipv6(name string) (addr netip.Addr, ok bool) {
 	if !strings.Contains(name, ":") {
 		return addr, false

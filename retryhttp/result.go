@@ -33,7 +33,7 @@ func ErrorOf(resp *http.Response) error {
 // Result reads and closes the body of a failed response, so that its connection can be used again.
 // It reads at most 64 KiB, for at most 100 ms, with the exceptions that [Transport.RoundTrip]
 // names. The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not
-// failed, Result returns both unchanged.
+// failed, Result returns resp and err unchanged.
 //
 // If resp does not come from a [Transport], set the Timeout of its http.Client. net/http cannot
 // close a compressed body before its first bytes have arrived. So without a Timeout, a body whose

@@ -104,7 +104,7 @@ type download struct {
 	off   int64     // how many bytes the caller has read
 	free  int64     // the value of `off` at the last retry that took nothing from the Budget; 0: none
 	end   int64     // the offset at which the present part (a 206) ends; -1: no part yet
-	broke error     // an error that came together with bytes; for the next Read
+	broke error     // an error that came together with bytes; the next Read returns it
 	err   error     // the error of every further Read
 
 	mu     sync.Mutex      // guards the fields below, because Close may run during a Read
@@ -114,9 +114,9 @@ type download struct {
 	cancel context.CancelFunc
 }
 
-// resume returns the body for the caller, a download, if Transport.Resume is set. If Resume does
-// not apply to the response, the length of the body is not compared with the Content-Length,
-// because a Base may have decoded the body.
+// resume returns the body that the caller gets if Transport.Resume is set. This body is a download.
+// If Resume does not apply to the response, the length of the body is not compared with the
+// Content-Length, because a Base may have decoded the body.
 func (x *exchange) resume(resp *http.Response) io.ReadCloser {
 	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), body: resp.Body}
 	d.total, d.end = -1, -1
@@ -215,8 +215,8 @@ func (d *download) closeBroken() bool {
 
 // A part is the response to a request for the missing bytes.
 type part struct {
-	n          int   // how many bytes of the part were read into the reader's slice
-	err        error // the error that came together with these bytes
+	n          int   // how many bytes of the part were read into the slice of the Read
+	err        error // the error that came together with the n bytes
 	end, total int64 // the end of the part, and the length of the whole body
 	over       bool  // the server says that the body has no more bytes
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // A StreamError is the error of an attempt of [LLM] whose stream began with an error event. Its
-// fields are copied from the event, so they come from the server. If it is the error of the last
-// attempt, the caller of the Transport can still read the whole stream.
+// fields are copied from the event, so they come from the server. If a StreamError is the error of
+// the last attempt, the caller of the Transport can still read the whole stream.
 type StreamError struct {
 	Type    string // the type of the error, such as "overloaded_error"; "": no type
 	Message string

@@ -92,9 +92,9 @@ import (
 // The first two lines of the table need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
 // to the server. An idempotent request is traced only if it has an Idempotency-Key. A GET or HEAD
-// that a Hedge may send twice is not traced. net/http itself or a Transport below may have repeated
-// the request after an answer was lost. Then not even a 429 is retried, because the server may have
-// processed the request before the repeat.
+// that a Hedge may send twice is not traced. If net/http itself or a Transport below has repeated
+// the request because an answer was lost, not even a 429 is retried. The reason is that the server
+// may have processed the request before the repeat.
 //
 // Over HTTP/2, net/http repeats requests that the server has refused before processing them. It
 // also repeats a request after an RST_STREAM with PROTOCOL_ERROR, although this error does not
@@ -115,10 +115,10 @@ import (
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There is
 // one exception: a proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
 // this package, may have sent the request twice, and the Transport cannot know it. If a Transport
-// below has made several attempts and got no answer, Before is its error. This error describes only
-// the last of these attempts, so Before is set even if none of them had a connection. Before is
-// also nil for a GET that net/http has repeated, because a GET changes no state. If Check accepts
-// the 4xx, there is no *retry.Error, and so no Before.
+// below has made several attempts and got no answer, Before is the error of that Transport. This
+// error describes only the last of these attempts, so Before is set even if none of them had a
+// connection. Before is also nil for a GET that net/http has repeated, because a GET changes no
+// state. If Check accepts the 4xx, there is no *retry.Error, and so no Before.
 type Transport struct {
 	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
 
@@ -168,19 +168,19 @@ type Transport struct {
 	// Budgets of 1,000 targets in a retry.Budgets. All other targets share one Budget.
 	Budgets func(*http.Request) *retry.Budget
 
-	// Idempotent reports whether a request is idempotent, so the server may process it twice. If
-	// Idempotent reports false, the request is sent again only if the server cannot have processed it.
-	// If Idempotent is nil, the function Idempotent decides.
+	// Idempotent reports whether a request is idempotent, that is, whether the server may process it
+	// twice. If Idempotent reports false, the request is sent again only if the server cannot have
+	// processed it. If Idempotent is nil, the function Idempotent decides.
 	Idempotent func(*http.Request) bool
 
 	// Prepare is called before each attempt. It gets the request that is about to be sent, the number
-	// of the attempt, and the error that Check returned for the attempt before. In the first attempt,
-	// the number is 1 and the error is nil. The request is a copy of the caller's request. Prepare may
-	// change it: set headers, sign the request again, or replace a token. Prepare is also called for
-	// the request of a redirect, so compare its host before you set a token. If Prepare replaces Body,
-	// it must replace GetBody too. The new body may read from the old body, which is closed after the
-	// new body. If Prepare returns an error, the request is not sent, and the call fails with this
-	// error. If Prepare is nil, each request is sent unchanged.
+	// of the attempt, and the error that Check returned for the previous attempt. In the first
+	// attempt, the number is 1 and the error is nil. The request is a copy of the caller's request.
+	// Prepare may change it: set headers, sign the request again, or replace a token. Prepare is also
+	// called for the request of a redirect, so compare its host before you set a token. If Prepare
+	// replaces Body, it must replace GetBody too. The new body may read from the old body, which is
+	// closed after the new body. If Prepare returns an error, the request is not sent, and the call
+	// fails with this error. If Prepare is nil, each request is sent unchanged.
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It
@@ -264,11 +264,11 @@ type Transport struct {
 //   - The call stopped during a wait.
 //   - An attempt failed under an invalid policy.
 //
-// errors.As finds a [*retry.Error] in this error. It also finds it in the *url.Error that
-// http.Client returns.
+// errors.As finds a [*retry.Error] in this error. It also finds the *retry.Error in the *url.Error
+// that http.Client returns.
 //
 // Each attempt sends a copy of req, so that Base and Prepare may change the copy. The copy shares
-// the header and the URL of req if nothing changes them. This is so under three conditions:
+// the header and the URL of req if nothing can change them, that is, if three conditions hold:
 //
 //   - Base is an http.Transport whose Proxy is nil or http.ProxyFromEnvironment.
 //   - The scheme is http or https.
@@ -279,10 +279,10 @@ type Transport struct {
 // sent once: see [SetBody].
 //
 // If the body breaks off while the caller reads it, the request is not retried. Only Resume can
-// fetch the missing bytes then. A Check that reads the whole body can fail the attempt instead: see
-// [WholeBody]. For a body that is too long for WholeBody, send the request and read the body inside
-// [retry.Do], with retrynet.Transient as its RetryIf. Send this request without a Transport,
-// because the attempts of Do and of the Transport would multiply.
+// fetch the missing bytes then. With a Check that reads the whole body, the attempt fails instead
+// and can be retried: see [WholeBody]. For a body that is too long for WholeBody, send the request
+// and read the body inside [retry.Do], with retrynet.Transient as its RetryIf. Send this request
+// without a Transport, because the attempts of Do and of the Transport would multiply.
 //
 // RoundTrip reads and closes the body of each response before the last, so that its connection can
 // be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before

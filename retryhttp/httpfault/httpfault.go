@@ -282,7 +282,7 @@ func (r recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A counted is the body of a response. Its first Close counts as the end of the response.
+// A counted is the body of a response. After its first Close, the response counts as closed.
 type counted struct {
 	io.ReadCloser
 	closed func()

@@ -22,9 +22,9 @@ import (
 // remembered is the number of events whose hashes are stored, to recognize repeated events.
 const remembered = 1000
 
-// connections reads one stream over several connections, one after the other. Each connection is
-// the result of a call of the Transport. An attempt of this call succeeds when its connection has
-// made progress: see check.
+// The type connections reads one stream over several connections, one after the other. Each
+// connection is the result of a call of the Transport. An attempt of this call succeeds when its
+// connection has made progress: see the method check.
 type connections struct {
 	*Stream
 	first  *http.Request
@@ -35,7 +35,7 @@ type connections struct {
 
 	events *eventstream.Parser // the parser of the present connection
 	err    error               // the error of the last call of events.Next
-	last   Event               // the last event that the caller got; its ID is updated to the newest
+	last   Event               // the last event that the caller got, but with the newest ID
 	began  bool                // the stream has made progress
 	wait   time.Duration       // the last field "retry" of the stream: how long to wait
 
@@ -115,7 +115,7 @@ func (c *connections) request() (*http.Request, error) {
 	}
 	req = req.Clone(ctx)
 	if sent := req.Body; c.began && c.Resume == nil && sent != nil && sent != http.NoBody {
-		// The body was sent already. If it is nil, the Transport gets a new body from GetBody.
+		// The body was already sent. If req.Body is nil, the Transport gets a new body from GetBody.
 		if req.Body = nil; req.GetBody == nil {
 			return nil, &BrokenError{Why: "the body of its request needs a GetBody", Err: c.err}
 		}
@@ -135,8 +135,8 @@ func isGET(req *http.Request) bool { return req.Method == "" || req.Method == ht
 // errLate is the error of an attempt that AttemptTimeout ended.
 var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.DeadlineExceeded)
 
-// RoundTrip sends a request of the Transport. If the base is a Transport too, that Transport makes
-// only one attempt.
+// The Transport of the client calls RoundTrip for each attempt, and RoundTrip sends the request
+// through c.base. If c.base is a Transport too, that Transport makes only one attempt.
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
 	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends

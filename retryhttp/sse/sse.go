@@ -57,10 +57,10 @@ type Stream struct {
 	// HealthyAfter (0 means 10s). After progress, the attempts are counted from 1 again. The first
 	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. The
 	// first reconnection after an event or a new ID differs from the other attempts in two ways. The
-	// wait before it may be shorter than 10ms, because HealthyAfter does not raise it, as it raises
-	// other short waits (see retry.Policy). For this wait, OnEvent gets the retry events of a separate
-	// call, for which retryhttp.RequestOf returns nil. AttemptTimeout limits the time until the
-	// headers of the response have arrived.
+	// wait before this reconnection may be shorter than 10ms: HealthyAfter raises other short waits
+	// (see retry.Policy), but not this wait. For this wait, OnEvent gets the retry events of a
+	// separate call, for which retryhttp.RequestOf returns nil. AttemptTimeout limits the time until
+	// the headers of the response have arrived.
 	Policy retry.Policy
 
 	// Resume returns the request for the events after the event `last`. The ID of `last` is the newest
@@ -146,8 +146,8 @@ func Read(body io.Reader, limit int) iter.Seq2[Event, error] {
 
 // ResumeByGET returns a Resume for a stream that starts with a POST and goes on with a GET of the
 // same URL. The Model Context Protocol up to version 2025-11-25 has such streams. req is the POST.
-// The GET has the headers of req, without Idempotency-Key and the headers about a body. It also has
-// a Last-Event-ID.
+// The GET has the headers of req, but no idempotency key and no headers about a body. It also has a
+// Last-Event-ID.
 func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request, error) {
 	return func(ctx context.Context, last Event) (*http.Request, error) {
 		if last.ID == "" {
