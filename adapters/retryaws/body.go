@@ -15,13 +15,13 @@ import (
 // context of a request.
 type cancelKey struct{}
 
-// sending returns the context for a request, and the function `end`, which must be called when
-// the SDK has returned. Until `end` is called, the request's context ends with the attempt's
-// context. After a success, the request's context lasts until the body of the response is closed,
-// because the body may be read after the attempt. The function `end` takes the error of the SDK
-// and returns the error of the attempt. Its result `late` is true if AttemptTimeout caused this
-// error.
-func (c *call) sending(
+// requestContext returns the context for the request of an attempt, and the function `end`, which
+// must be called when the SDK has returned. If the attempt's context is done before `end` is
+// called, the request's context is canceled. After a success, the request's context lasts until the
+// body of the response is closed, because the body may be read after the attempt. The function
+// `end` takes the error of the SDK and returns the error of the attempt. Its result `late` is true
+// if AttemptTimeout caused this error.
+func (c *call) requestContext(
 	attempt context.Context,
 ) (ctx context.Context, end func(error) (late bool, err error)) {
 	timeout := c.Policy.AttemptTimeout
@@ -51,8 +51,8 @@ func (c *call) sending(
 // bodyID is the name of the middleware handleBody.
 const bodyID = "RetryBody"
 
-// handleBody wraps the body of a response. When the body is closed, the context of its request
-// ends.
+// handleBody wraps the body of a response. When the body is closed, the context of the request is
+// canceled.
 func handleBody(
 	ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler,
 ) (middleware.DeserializeOutput, middleware.Metadata, error) {
@@ -65,7 +65,7 @@ func handleBody(
 	return out, metadata, err
 }
 
-// A body ends the context of its request when it is closed.
+// A body is the body of a response. When it is closed, it cancels the context of the request.
 type body struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc

@@ -24,7 +24,7 @@ const retryID = "Retry"
 // A loop is the middleware that replaces the SDK's retry middleware.
 type loop struct {
 	Middleware
-	sdk *awsretry.Attempt // the SDK's middleware, for its settings
+	sdk *awsretry.Attempt // the SDK's retry middleware; each attempt uses its settings
 }
 
 func (*loop) ID() string { return retryID }
@@ -51,7 +51,7 @@ type call struct {
 
 	attempts int               // how many attempts have begun
 	failure  error             // the error of the last attempt
-	settle   func(error) error // reports the result of a retry to the quota that paid for it
+	settle   func(error) error // tells the Retryer's quota how the paid retry ended
 	out      middleware.FinalizeOutput
 	metadata middleware.Metadata
 }
@@ -67,7 +67,7 @@ func (c *call) attempt(ctx context.Context) error {
 			return final(c.failure, err)
 		}
 	}
-	sending, end := c.sending(ctx)
+	requestCtx, end := c.requestContext(ctx)
 	only := &single{call: c}
 	sdk := awsretry.NewAttemptMiddleware(only, smithyhttp.RequestCloner, func(a *awsretry.Attempt) {
 		a.OperationMeter = c.sdk.OperationMeter
@@ -76,7 +76,7 @@ func (c *call) attempt(ctx context.Context) error {
 	})
 	var err error
 	send := middleware.FinalizeHandlerFunc(c.send)
-	c.out, c.metadata, err = sdk.HandleFinalize(sending, c.input, send)
+	c.out, c.metadata, err = sdk.HandleFinalize(requestCtx, c.input, send)
 	c.settle(err)
 	c.settle = settleNothing
 	late, err := end(err)
@@ -84,7 +84,8 @@ func (c *call) attempt(ctx context.Context) error {
 
 	switch {
 	case err == nil || retryrpc.Ended(c.ctx):
-		// Do not wrap err with Permanent, because a loop around this call may go on with another context.
+		// Do not wrap err with Permanent, because the caller may make the call again with another
+		// context.
 		return err
 	case !late && (!only.retryable || untrusted(err)):
 		return retry.Permanent(err)
@@ -97,29 +98,32 @@ func (c *call) attempt(ctx context.Context) error {
 	return retry.After(serversWait(err), err)
 }
 
-// untrusted reports whether err is a connection error that package retryhttp treats as
-// permanent, such as a certificate that is not trusted. The SDK retries every connection error.
+// untrusted reports whether err is a connection error that package retryhttp treats as permanent,
+// such as the error for a certificate that is not trusted. The SDK would retry it, because the SDK
+// retries every connection error.
 func untrusted(err error) bool {
 	return err != nil && retry.IsPermanent(retryhttp.Check(nil, nil, err))
 }
 
 var errBody = errors.New("the body cannot be rewound: use an io.ReadSeeker")
 
-// send sends the request of an attempt. For the SDK each attempt is the first, so send corrects
-// the number of the attempt in the header.
+// send sends the request of an attempt. The SDK takes each attempt for the first attempt, so send
+// writes the right number of the attempt into the header Amz-Sdk-Request.
 func (c *call) send(
 	ctx context.Context, in middleware.FinalizeInput,
 ) (middleware.FinalizeOutput, middleware.Metadata, error) {
 	const key = "Amz-Sdk-Request"
-	// The SDK has made a copy of the request for this attempt, so its header may be changed.
+	// The SDK has made a copy of the request for this attempt, so the header of this copy may be
+	// changed.
 	header := in.Request.(*smithyhttp.Request).Header
 	number := "attempt=" + strconv.Itoa(c.attempts)
 	header.Set(key, strings.Replace(header.Get(key), "attempt=1", number, 1))
 	return c.next.HandleFinalize(ctx, in)
 }
 
-// pay takes the tokens for a retry out of the Retryer's quota. err is the failure before the
-// retry. After the last attempt, pay takes nothing.
+// pay takes the tokens for a retry out of the Retryer's quota. err is the failure before the retry.
+// If the quota has too few tokens, pay returns an error. After the last attempt, pay takes nothing
+// and returns nil.
 func (c *call) pay(err error) error {
 	if limit := c.Policy.EffectiveMax(); limit != retry.Unlimited && c.attempts >= limit {
 		return nil

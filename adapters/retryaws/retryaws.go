@@ -5,47 +5,47 @@
 //	cfg.APIOptions = append(cfg.APIOptions, retryaws.Middleware{Policy: retry.Default()}.AddTo)
 //	client := s3.NewFromConfig(cfg)
 //
-// With a Middleware, the client's options Retryer, RetryMode and RetryMaxAttempts have no
-// effect. In all other respects an attempt works as in the SDK: each attempt is signed again,
-// the body is rewound, clock skew is corrected, and Amz-Sdk-Request contains the number of the
+// With a Middleware, the client's options Retryer, RetryMode and RetryMaxAttempts have no effect.
+// In all other respects an attempt works as in the SDK: each attempt is signed again, the body is
+// rewound, clock skew is corrected, and the header Amz-Sdk-Request contains the number of the
 // attempt.
 //
-// # What is retried
+// # Which errors are retried
 //
 // The rules of the SDK decide which errors are retried. The SDK retries connection errors,
 // timeouts, the statuses 500, 502, 503 and 504, and throttling codes such as SlowDown and
-// ProvisionedThroughputExceededException. An error that the SDK would not retry is
-// [retry.Permanent].
+// ProvisionedThroughputExceededException. If the SDK would not retry an error, this package wraps
+// the error with [retry.Permanent].
 //
-// The SDK retries every connection error. This package does not retry the connection errors
-// that package retryhttp treats as permanent, such as a certificate that is not trusted. A
-// policy's RetryIf can only reject more errors. A body that cannot be rewound, such as an
-// io.Pipe, is sent only once.
+// The SDK retries every connection error. This package does not retry the connection errors that
+// package retryhttp treats as permanent, such as the error for a certificate that is not trusted.
+// The policy's RetryIf can reject further errors. It cannot make a permanent error retryable. A
+// body that cannot be rewound, such as an io.Pipe, is sent only once.
 //
-// # What the server asks for
+// # Waits that the server asks for
 //
-// A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After. The longer wait
-// applies (see [retry.After]).
+// A server can ask for a wait in the headers X-Amz-Retry-After and Retry-After. If both headers ask
+// for a wait, the longer wait is passed to [retry.After].
 //
 // # The SDK's quota
 //
-// Without this package, each client of the SDK takes its retries from a quota. With this package,
-// the policy's Budget takes the place of the quota. Without any Budget, only the limits of the
-// policy bound the retries: during an outage, each operation makes all its attempts. If you set
-// Middleware.Retryer, the quota of this Retryer applies in addition to the Budget.
+// Without this package, each client of the SDK has a quota that limits its retries. With this
+// package, the policy's Budget takes the place of the quota. Without any Budget, each operation
+// makes all attempts that its policy allows, even during an outage. If you set Middleware.Retryer,
+// the quota of this Retryer applies in addition to the Budget.
 //
 // # Errors
 //
-// A failed operation returns a [*retry.Error] inside the SDK's smithy.OperationError. The function
-// errors.As still finds the errors of the SDK in it, except the SDK's MaxAttemptsError. The SDK's
-// GetAttemptResults returns only the last attempt, and its LogRetries logs nothing. Use the
-// policy's OnEvent to observe all attempts.
+// A failed operation returns a [*retry.Error] inside the SDK's smithy.OperationError. In this
+// error, errors.As still finds the errors of the SDK, except the SDK's MaxAttemptsError. The SDK's
+// function GetAttemptResults returns only the result of the last attempt. The SDK's option
+// LogRetries logs nothing. Use the policy's OnEvent to observe all attempts.
 //
 // # Streaming
 //
-// An attempt ends when the response has been received. If you read the body of the response
-// yourself, as with GetObject, the attempt ends with the response headers. So an error while
-// you read the body is not retried, and AttemptTimeout does not bound the reading.
+// An attempt ends when the SDK has received the response. If you read the body of the response
+// yourself, as with GetObject, the attempt ends when the response headers have arrived. So an error
+// while you read the body is not retried, and AttemptTimeout does not bound the reading.
 package retryaws
 
 import (
@@ -65,14 +65,14 @@ type Middleware struct {
 	// Policy decides about the retries of each operation.
 	Policy retry.Policy
 
-	// Retryer decides which errors are retried. If Retryer is nil, the rules of the SDK decide,
-	// and there is no quota. If the Retryer has a quota, each retry takes from this quota and from
-	// the policy's Budget. The Retryer's number of attempts and its delays have no effect. A
-	// connection error that package retryhttp treats as permanent is not retried, whatever the
-	// Retryer says.
+	// Retryer decides which errors are retried. If Retryer is nil, the rules of the SDK decide, and
+	// there is no quota. If the Retryer has a quota, each retry takes tokens from this quota and
+	// counts in the policy's Budget as well. The Retryer's methods MaxAttempts and RetryDelay have no
+	// effect. A connection error that package retryhttp treats as permanent is not retried, whatever
+	// the Retryer says.
 	//
-	// Share a Retryer among the clients of one service, as the SDK does. To retry more errors,
-	// wrap the Retryer with awsretry.AddWithErrorCodes.
+	// Use a separate Retryer for each service. In the SDK, too, the clients of different services do
+	// not share a Retryer. To retry more errors, wrap the Retryer with awsretry.AddWithErrorCodes.
 	Retryer aws.Retryer
 }
 

@@ -19,8 +19,8 @@ type single struct {
 	retryable bool // whether the Retryer would retry the error of the attempt
 }
 
-// MaxAttempts returns the limit that the SDK reports to the server. Here the policy limits the
-// attempts, and not this number.
+// MaxAttempts returns the limit that the SDK reports to the server. This number does not limit the
+// attempts, because the policy does.
 func (s *single) MaxAttempts() int { return max(0, s.Policy.EffectiveMax()) }
 
 func (s *single) IsErrorRetryable(err error) bool {
@@ -28,11 +28,11 @@ func (s *single) IsErrorRetryable(err error) bool {
 	return false
 }
 
-// GetAttemptToken asks the Retryer to let the attempt start. The Retryer may delay the attempt,
-// as the Retryer of the adaptive mode does. The function settle tells the Retryer how the
-// attempt ended, so that a success can refill its quota. Before v1.48.0, one mode of the SDK does
-// not report the result of a retry to the Retryer: see asRetry. In this mode, settle does nothing
-// for a retry.
+// GetAttemptToken asks the Retryer to let the attempt start. The Retryer may delay the attempt, as
+// the Retryer of the adaptive mode does. The result `settle` is a function that tells the Retryer
+// how the attempt ended, so that a success can refill the Retryer's quota. Before v1.48.0, one mode
+// of the SDK did not report the result of a retry to the Retryer: see asRetry. In this mode,
+// `settle` does nothing for a retry.
 func (s *single) GetAttemptToken(ctx context.Context) (settle func(error) error, err error) {
 	counts := true
 	if s.attempts > 1 {
@@ -65,14 +65,14 @@ func asRetry(ctx context.Context) (retryCtx context.Context, counts bool) {
 
 var errProbe = errors.New("retryaws: nothing was sent")
 
-// sendNothing sends nothing and returns errProbe.
 func sendNothing(
 	context.Context, middleware.FinalizeInput,
 ) (out middleware.FinalizeOutput, metadata middleware.Metadata, err error) {
 	return out, metadata, errProbe
 }
 
-// A probe is a Retryer that lets the SDK make a second attempt at once.
+// A probe is a Retryer that lets the SDK make a second attempt at once. It records the context of
+// the last attempt, and whether the SDK has reported the result.
 type probe struct {
 	aws.NopRetryer
 	ctx     context.Context // the context of the last attempt

@@ -7,7 +7,7 @@
 //
 // Do not retry in the HTTP client as well, because the numbers of attempts would multiply.
 //
-// # What is retried
+// # Which codes are retried
 //
 // The error code of a call decides whether the call is retried. Package retrygrpc has the same
 // rules, and its documentation gives the reasons.
@@ -22,32 +22,33 @@
 //	deadline_exceeded   if there is an AttemptTimeout
 //	any other           no
 //
-// If the connection breaks before the answer is complete, the code of the error may be
-// CodeUnknown, CodeInternal, CodeCanceled or CodeUnavailable. Such an error is retried like
-// CodeUnavailable whatever its code is, because grpc-go returns UNAVAILABLE in this case. The
+// If the connection breaks before the answer is complete, the code of the error may be CodeUnknown,
+// CodeInternal, CodeCanceled or CodeUnavailable. Such an error is retried like an error with
+// CodeUnavailable, whatever its code is, because grpc-go returns UNAVAILABLE in this case. The
 // error keeps its code.
 //
-// If you set Interceptor.Codes, the codes in it are retried instead of the code unavailable. An
-// error whose code is not retried is [retry.Permanent]. A policy's RetryIf can only reject more
-// errors.
+// If you set Interceptor.Codes, these codes are retried instead of the code unavailable. An error
+// whose code is not retried is wrapped with [retry.Permanent]. The policy's RetryIf can reject
+// further errors. It cannot make a permanent error retryable.
 //
-// After an error with the code unavailable, or after a timeout, the server may have run the method.
-// For methods that must not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
+// If a call fails with the code unavailable or with a timeout, the server may still have run the
+// method. For methods that must not run twice, set retry.Policy{NonRetryable: true} in
+// Interceptor.Methods.
 //
-// # What the server asks for
+// # How the server delays or forbids a retry
 //
-// The server can ask for a wait with a google.rpc.RetryInfo in the error details, the header
-// Retry-After, or the trailer grpc-retry-pushback-ms. The longest of these waits applies (see
-// [retry.After]). If the value of the trailer is negative or not a number, the error is
-// permanent. Connect hides the headers of a response that does not come from a Connect server,
-// such as the 503 of a load balancer. The Retry-After of such a response has no effect. Each
-// retry sends the number of earlier attempts in the header grpc-previous-rpc-attempts.
+// The server can ask for a wait with the header Retry-After, with the trailer
+// grpc-retry-pushback-ms, or with a google.rpc.RetryInfo in the error details. The longest of these
+// waits is passed to [retry.After]. If the value of the trailer is negative or not a number, the
+// error is permanent. Connect hides the headers of a response that does not come from a Connect
+// server, such as the 503 of a load balancer, so the Retry-After of such a response has no effect.
+// Each retry sends the number of earlier attempts in the header grpc-previous-rpc-attempts.
 //
 // # Errors
 //
-// A failed call returns a [*retry.Error] around the error of the last attempt. connect.CodeOf
-// works on this error. If the caller's context was done before the first attempt, the code
-// is canceled or deadline_exceeded.
+// A failed call returns a [*retry.Error] that wraps the error of the last attempt. connect.CodeOf
+// works on this error. If the caller's context was done before the first attempt, the code is
+// canceled or deadline_exceeded.
 //
 // # Streams
 //
@@ -86,22 +87,23 @@ type Interceptor struct {
 	// name "/pkg.Service/" means all other methods of the service.
 	Methods map[string]retry.Policy
 
-	// Codes are the codes to retry; nil means unavailable. resource_exhausted and
-	// deadline_exceeded are also retried under conditions, see the package documentation.
+	// Codes contains the codes to retry. If Codes is empty, unavailable is retried. The package
+	// documentation says when resource_exhausted and deadline_exceeded are retried as well.
 	Codes []connect.Code
 
-	// Budgets returns the Budget of a call whose policy has no Budget. It gets the host and the
-	// port as they are written in the client's URL. If it returns nil, the call has no Budget.
-	// Calls to one target should share a Budget.
+	// Budgets returns the Budget of a call whose policy has no Budget. The parameter `target` is the
+	// host and the port as they are written in the client's URL. If the function Budgets returns nil,
+	// the call has no Budget. Calls to one target should share a Budget.
 	//
 	// If Budgets is nil, each target gets a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m,
 	// Remember: 1m, Grace: 1s}, so that retries do not prolong an outage. Each Interceptor has its
 	// own Budgets, so give all clients of a target the same Interceptor. Targets after the first
 	// 1,000 share one Budget. To use no Budgets at all, set NoBudgets.
 	//
-	// A success puts Ratio of a retry back into the Budget. A failure puts back as much if its code
-	// shows that the server works, unless the server asks for a wait. The field Budgets of
-	// retrygrpc.Interceptor lists these codes.
+	// A success puts a part of a retry back into the Budget. The Budget's Ratio is the size of this
+	// part. A failure puts back the same part if the server does not ask for a wait and the code of
+	// the failure shows that the server works. The field Budgets of retrygrpc.Interceptor lists these
+	// codes.
 	Budgets func(target string) *retry.Budget
 
 	targets retry.Budgets
@@ -143,8 +145,8 @@ func (i *Interceptor) target(server connect.Peer) retryrpc.Target {
 	return retryrpc.Target{Name: server.Addr, Own: &i.targets, Budgets: i.Budgets}
 }
 
-// An attempt is a request with its own headers. During an attempt, net/http may still be reading
-// the headers of an earlier attempt that was abandoned.
+// An attempt is a request with its own copy of the headers. Each attempt needs a copy, because
+// net/http may still be reading the headers of an earlier attempt that was abandoned.
 type attempt struct {
 	connect.AnyRequest
 	header http.Header
@@ -152,14 +154,15 @@ type attempt struct {
 
 func (a attempt) Header() http.Header { return a.header }
 
-// WrapStreamingHandler implements connect.Interceptor. It returns next unchanged.
+// WrapStreamingHandler implements connect.Interceptor. It returns the parameter `next` unchanged.
 func (*Interceptor) WrapStreamingHandler(
 	next connect.StreamingHandlerFunc,
 ) connect.StreamingHandlerFunc {
 	return next
 }
 
-// numbered sets the header with the number of earlier attempts.
+// numbered sets the header grpc-previous-rpc-attempts to the number of earlier attempts. The
+// parameter `number` is the number of this attempt.
 func numbered(header http.Header, number int) {
 	if number > 1 {
 		header.Set(retryrpc.PreviousAttempts, strconv.Itoa(number-1))
@@ -174,10 +177,11 @@ func coded(err error) error {
 	return connect.NewError(connect.CodeCanceled, err)
 }
 
-// Mark prepares the error of a Connect call for [retry.Do], so that you can retry the call
-// without an interceptor. According to the table in the package documentation, Mark wraps err
-// with [retry.Permanent], or with [retry.After] and the wait that the server asks for. If you
-// pass no retryable codes, unavailable is retried. Mark returns nil if err is nil.
+// Mark prepares the error of a Connect call for [retry.Do], so that you can retry the call without
+// an interceptor. Mark looks up the code of err in the table of the package documentation, and
+// wraps err with [retry.Permanent], or with [retry.After] and the wait that the server asks for. If
+// you pass no codes for the parameter `retryable`, unavailable is retried. Mark returns nil if err
+// is nil.
 //
 //	shipment, err := retry.DoValue(ctx, policy, func(ctx context.Context) (*orders.Shipment, error) {
 //		resp, err := client.Ship(ctx, req)
@@ -210,8 +214,9 @@ func failure(err error, retryable []connect.Code) retryrpc.Failure {
 // return unavailable. Connect may return unknown, internal or canceled, depending on where and how
 // the connection broke. For a connection that was reset, Connect returns canceled, because on a
 // server such a reset means that the client went away. grpc-go returns UNAVAILABLE in all these
-// cases, even if the server has begun to answer. So all these errors are retried like unavailable.
-// If the server reset only the HTTP/2 stream, both libraries derive the code from the reset.
+// cases, even if the server has begun to answer. So this package retries all these errors as it
+// retries unavailable. If the server has reset only the HTTP/2 stream, `broken` returns false,
+// because both libraries then derive the code from the reset.
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled:
@@ -223,14 +228,14 @@ func broken(err error) bool {
 }
 
 // untrusted reports whether the call failed with an error that package retryhttp treats as
-// permanent, such as a certificate that is not accepted.
+// permanent, such as the error for a certificate that is not accepted.
 func untrusted(err error) bool {
 	return err != nil && !connect.IsWireError(err) &&
 		retry.IsPermanent(retryhttp.Check(nil, nil, err))
 }
 
-// wait returns the longest wait that the server asks for. named is false if the server asks for
-// no wait.
+// wait returns the longest of the waits that the server asks for. The result `named` is false if
+// the server asks for no wait.
 func wait(err *connect.Error) (longest time.Duration, named bool) {
 	// For the status 403, AdviceOf returns the Verdict Again only if there is a valid Retry-After.
 	advice := retryhttp.AdviceOf(&http.Response{

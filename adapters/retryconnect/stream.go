@@ -39,8 +39,8 @@ func (i *Interceptor) WrapStreamingClient(
 	}
 }
 
-// copyHeader copies the headers of one attempt to the next attempt. It leaves out the timeout,
-// because Connect computes the timeout of each attempt.
+// copyHeader copies the headers of one attempt to the next attempt. It leaves out the header with
+// the timeout, because Connect computes the timeout of each attempt.
 func copyHeader(to, from http.Header) {
 	for key, values := range from {
 		if key != "Connect-Timeout-Ms" && key != "Grpc-Timeout" {
@@ -83,8 +83,8 @@ func (s *stream) Peer() connect.Peer         { return s.last().Peer() }
 func (s *stream) CloseRequest() error        { return s.CloseSend() }
 func (s *stream) RequestHeader() http.Header { return s.last().RequestHeader() }
 
-// ResponseHeader returns the server's headers. If the server has sent headers, no attempt may
-// follow, because the headers of the next attempt could differ.
+// ResponseHeader returns the server's headers. Once ResponseHeader has returned headers, there is
+// no further attempt, because the headers of a further attempt could differ.
 func (s *stream) ResponseHeader() http.Header {
 	header := s.last().ResponseHeader()
 	if len(header) > 0 {

@@ -1,6 +1,6 @@
-// Package retrycontroller retries the objects of a Kubernetes controller
-// (sigs.k8s.io/controller-runtime) according to a retry.Policy. If the reconciler fails,
-// the policy decides whether and when the object is reconciled again.
+// Package retrycontroller applies a retry.Policy to a Kubernetes controller
+// (sigs.k8s.io/controller-runtime). If the reconciler fails, the policy decides whether and when
+// the object is reconciled again.
 //
 //	retries, err := retrycontroller.New(policy, reconciler)
 //	if err != nil {
@@ -11,19 +11,19 @@
 //		WithOptions(controller.Options{RateLimiter: retries}).
 //		Complete(retries)
 //
-// Pass the [Retries] to the controller twice, as its RateLimiter and as its reconciler, and use
-// it for one controller only. As the reconciler, it calls your reconciler and applies the
-// policy to the error. As the RateLimiter, it tells the controller the delay of the policy.
-// With another RateLimiter, the limits of the policy hold, but the controller waits for the
-// delays of that RateLimiter, and the delays in the events are wrong.
+// Pass the same [Retries] value to the controller twice, as its RateLimiter and as its reconciler.
+// Use this value for one controller only. As the reconciler, it calls your reconciler and applies
+// the policy to the error. As the RateLimiter, it tells the controller the delay of the policy.
+// With another RateLimiter, the limits of the policy hold, but the controller waits for the delays
+// of that RateLimiter, and the delays in the events are wrong.
 //
-// # What happens to an object
+// # What happens to an object after an attempt
 //
 // Your reconciler returns errors as usual, and may wrap them with [retry.Permanent] and
-// [retry.After]. If the object is retried, the controller gets the error of your reconciler.
-// Otherwise the controller gets a reconcile.TerminalError. Its text says why there is no retry,
-// and [retry.ReasonOf] returns the reason. A TerminalError that your reconciler returns is
-// permanent.
+// [retry.After]. If the policy allows a retry, the controller gets the error of your reconciler.
+// Otherwise the controller gets a reconcile.TerminalError. The text of this error says why there is
+// no retry, and [retry.ReasonOf] returns the reason. A TerminalError that your reconciler returns
+// is permanent.
 //
 // After a TerminalError, the next change of the object starts again with attempt 1. After a
 // success or a RequeueAfter, the next call of your reconciler is attempt 1 too.
@@ -31,15 +31,16 @@
 // If an object changes or is resynced while it waits for a retry, it is reconciled at once. If this
 // call of your reconciler fails, the call counts as the next attempt.
 //
-// A panic of your reconciler is a failed attempt. The panic then reaches the controller, which
-// by default logs and counts the panic, and retries. If the policy does not allow a retry, the
-// controller's next call of Reconcile returns a TerminalError without calling your reconciler.
+// A panic of your reconciler is a failed attempt. The panic then reaches the controller, which by
+// default logs and counts the panic, and retries. If the policy does not allow a retry, the
+// controller's next call of [Retries.Reconcile] returns a TerminalError without calling your
+// reconciler.
 //
 // # Limits
 //
 // Controllers usually retry until they succeed. So if a policy sets neither MaxAttempts nor
-// MaxRetries, this package does not limit the attempts. Each wait is then at least 10ms.
-// MaxElapsed counts from the start of the first failed attempt. HealthyAfter and Wait have no
+// MaxRetries, this package does not limit the attempts. Without a limit, each wait is at least
+// 10ms. MaxElapsed counts from the start of the first failed attempt. HealthyAfter and Wait have no
 // effect.
 //
 // The numbers of attempts are kept in memory. After a restart, or if another process becomes
@@ -78,19 +79,19 @@ type Retries[request comparable] struct {
 // without an error.
 type requestState struct {
 	failures int            // how many attempts have failed or asked for a Requeue
-	decided  bool           // whether delay is decided, and When has not returned it yet
-	works    bool           // whether the last attempt did not fail, so that the next number is 1
+	decided  bool           // whether the policy has set the delay, and the method When must return it
+	works    bool           // whether the last attempt succeeded; the next attempt is then attempt 1
 	delay    time.Duration  // the delay before the next attempt
-	began    time.Time      // when the first attempt began
-	classes  map[string]int // how many failures each class had
+	began    time.Time      // when the first attempt after the last success began
+	classes  map[string]int // how many failures of each class there were
 
 	// stopped is the error that the next call of Reconcile returns, if the last attempt has panicked
 	// and is not retried. If stopped is nil, the next call of Reconcile makes an attempt.
 	stopped error
 }
 
-// New returns Retries that call reconciler and apply policy to its errors. It returns an error
-// if policy is invalid.
+// New returns a Retries value. It calls the parameter `reconciler`, and applies the parameter
+// `policy` to the errors of the reconciler. New returns an error if the policy is invalid.
 func New[request comparable](
 	policy retry.Policy, reconciler reconcile.TypedReconciler[request],
 ) (*Retries[request], error) {
@@ -132,7 +133,7 @@ func (r *Retries[request]) Reconcile(
 	return result, err
 }
 
-// settle stores the decision, and returns the error for the controller.
+// settle stores the decision of the policy, and returns the error for the controller.
 func (r *Retries[request]) settle(req request, f requestState, o retryjob.Outcome) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,9 +163,10 @@ func (r *Retries[request]) settle(req request, f requestState, o retryjob.Outcom
 	return err
 }
 
-// When returns how long the controller waits before the next attempt. After a failure this is
-// the delay that the policy decided. If the last attempt did not fail but asked for a Requeue,
-// the delay grows as it does after failures, and no limit applies.
+// When is a method of the RateLimiter. It returns how long the controller waits before the next
+// attempt. After a failure, this is the delay of the policy. If the last attempt did not fail but
+// asked for a Requeue, the delay grows as it does after failures, but no limit of the policy
+// applies.
 func (r *Retries[request]) When(req request) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,26 +20,33 @@ var shared retry.Budgets
 // fails.
 func NoBudgets(string) *retry.Budget { return nil }
 
-// LendBudget returns options for grpc.NewClient. They lend each call the retries that the Budgets
-// of its context have left, but never more than the parameter `limit` (see [retry.WithBudget] and
-// [BorrowBudget]).
-// The metadata retry-budget says how many retries are lent. If this number is 0, neither the server
-// nor any service that it calls retries.
+// LendBudget returns options for grpc.NewClient. With these options, each call lends retries to
+// its server. They come from the Budgets in the context of the call (see [retry.WithBudget]). The
+// call lends all retries that these Budgets have left, but at most as many as the parameter `limit`
+// says. A server with [BorrowBudget] accepts these retries.
 //
-// Append these options to the options of [Interceptor.DialOptions]. Each attempt is then lent
-// the retries that are left when it starts. LendBudget needs DialOptions, because they disable
-// gRPC's own retries. All attempts of gRPC's own retries would be lent the same retries, so
-// together they could exceed the Budget.
-//
-// When the call ends, the trailer retry-budget-spent reports how many retries were spent. The other
-// retries go back to the Budgets. If the trailers contain no report, all retries go back. If a call
-// fails without any trailers, all retries count as spent. If there was no connection, all retries
-// go back. A stream ends when RecvMsg returns an error, or when its context is done. A stream whose
-// server sends only one message also ends when this message has arrived. If another attempt may
+// The metadata retry-budget says how many retries are lent. If this number is 0, there are no
+// retries in the server and in the services that it calls. If another attempt of the call may
 // follow, one retry is kept for that attempt and not lent.
 //
+// Append these options to the options of [Interceptor.DialOptions]. Each attempt then lends the
+// retries that are left when the attempt starts. LendBudget needs the options of DialOptions,
+// because they disable gRPC's own retries. If gRPC itself retried, all attempts of a call would
+// lend the same retries, so together they could exceed the Budget.
+//
+// When the call ends, retries go back to the Budgets:
+//
+//   - If the trailer retry-budget-spent reports how many retries were spent, all others go back.
+//   - If this trailer is missing, but the call has succeeded or has other trailers, all lent
+//     retries go back.
+//   - If there was no connection, all lent retries go back.
+//   - If there was a connection, but the call has failed without any trailers, no retry goes back.
+//
+// A stream ends when RecvMsg returns an error, or when its context is done. A stream whose server
+// sends only one message also ends when this message has arrived.
+//
 // A call whose context has no Budget is unchanged. If the parameter `limit` is below 1, each call
-// whose context has a Budget is lent 0 retries.
+// whose context has a Budget lends 0 retries.
 func LendBudget(limit int) []grpc.DialOption {
 	unary := func(
 		ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
@@ -85,12 +92,13 @@ func lend(
 
 // BorrowBudget returns options for grpc.NewServer. They give the context of each call a Budget with
 // as many retries as the parameter `limit` says, or with fewer retries if the client has lent fewer
-// (see [LendBudget]). This process and all services below it share these retries. If `limit` is
-// below 1, there are no retries.
+// (see [LendBudget]). The handler and all services that it calls share these retries. If `limit` is
+// below 1, the Budget has no retries.
 //
-// If the client has lent retries, the trailer reports how many were made. If a retry is denied
-// because the client has lent too few, the Reason is [retry.ReasonBorrowed]. With its metadata,
-// a client can only lower the number of retries of its own calls.
+// If the client has lent retries, the trailer retry-budget-spent reports how many of them were
+// spent. If a retry is denied because the client has lent too few, the Reason is
+// [retry.ReasonBorrowed]. The metadata of a client can lower the number of retries for the calls of
+// this client, but cannot raise it.
 func BorrowBudget(limit int) []grpc.ServerOption {
 	unary := func(
 		ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
@@ -133,22 +141,23 @@ func (b *borrower) Context() context.Context { return b.ctx }
 // docs/budget.md says what their values may be. Package retryhttp has the same rules for
 // headers.
 const (
-	// lentName in a request says how many retries the server and all servers below may make.
+	// lentName in a request says how many retries the server and the servers that it calls may
+	// make together.
 	lentName = "Retry-Budget"
-	// spentName in the trailer of the answer says how many retries the server and all servers below
-	// have made.
+	// spentName in the trailer of the answer says how many retries the server and the servers that
+	// it called have made together.
 	spentName = "Retry-Budget-Spent"
 )
 
-// unspentOf returns how many of the lent retries go back to the lender, according to the values
-// of the trailer spentName. Without a value, all lent retries go back. There are several values if
-// the server has passed on the report of another server and added its own report. The server's own
-// report includes the retries of all servers below it, so the greatest value counts. If a value
-// cannot be read, no retries go back.
+// unspentOf returns how many of the lent retries go back to the lender, according to the values of
+// the trailer spentName. Without a value, all lent retries go back. There are several values if the
+// server has passed on the report of another server and added its own report. The server's own
+// report includes the retries of all servers that it has called, so the greatest value counts. If a
+// value cannot be read, no retries go back.
 func unspentOf(values []string, lent int) int {
 	spent := 0
 	for _, value := range values {
-		n, ok := number(value, lent)
+		n, ok := parseDigits(value, lent)
 		if !ok {
 			return 0
 		}
@@ -157,9 +166,10 @@ func unspentOf(values []string, lent int) int {
 	return lent - spent
 }
 
-// number reads a number that consists of digits alone. A number above limit is read as limit.
-// ok is false if text is empty or contains another character.
-func number(text string, limit int) (n int, ok bool) {
+// parseDigits parses a number that consists of digits alone. For a number above the parameter
+// `limit`, it returns `limit`. The result `ok` is false if the parameter `text` is empty or
+// contains a character that is not a digit.
+func parseDigits(text string, limit int) (n int, ok bool) {
 	for i := range len(text) {
 		digit := int(text[i]) - '0'
 		if digit < 0 || digit > 9 {
@@ -179,14 +189,13 @@ type loan struct {
 	budget *retry.Budget
 }
 
-// borrowed returns a context with a Budget. The Budget has as many retries as the parameter `limit`
-// says, or as many as the metadata lentName of the request says, if this number is lower. The
-// parameter `values` contains the values of lentName, and the lowest of several values applies. A
-// value that cannot be read counts as 0.
+// borrowed returns a context with a Budget. The parameter `values` contains the values of the
+// metadata lentName in the request. The Budget has as many retries as the lowest of these values
+// says, but at most as many as the parameter `limit` says. A value that cannot be read counts as 0.
 func borrowed(ctx context.Context, values []string, limit int) (context.Context, *loan) {
 	size := (&retry.Budget{Size: limit}).Left() // limit, or the largest Size that a Budget can count
 	for _, value := range values {
-		size, _ = number(value, size)
+		size, _ = parseDigits(value, size)
 	}
 	l := &loan{&retry.Budget{Size: size, Borrowed: len(values) > 0}}
 	return retry.WithBudget(ctx, l.budget), l

@@ -13,13 +13,13 @@ import (
 )
 
 // handshakes contains the texts with which grpc-go starts the description of a failed TLS
-// handshake. In TLS 1.3, the handshake of the client is over before the server refuses the
-// client's certificate. In this case grpc-go fails when it reads the first bytes of the server,
-// which are called its preface.
+// handshake. In TLS 1.3, the handshake of the client is over before the server refuses the client's
+// certificate. In this case grpc-go fails when it reads the first bytes of the server, which
+// grpc-go calls the server preface.
 var handshakes = []string{"authentication handshake failed: ", "error reading server preface: "}
 
-// untrusted reports whether a permanent error of TLS, such as a certificate that is not accepted,
-// prevented the connection. retrynet decides which errors are permanent.
+// untrusted reports whether a permanent error of TLS, such as the error for a certificate that is
+// not accepted, prevented the connection. retrynet decides which errors are permanent.
 //
 // An interceptor gets only the text of the TLS error, because grpc-go makes the status of a call
 // from the text of the last connection error. TransportCredentials could store the error itself,

@@ -9,7 +9,7 @@
 //	client, err := grpc.NewClient("dns:///orders:443",
 //		append(options, grpc.WithTransportCredentials(credentials))...)
 //
-// # What is retried
+// # Which codes are retried
 //
 // The status code of a call decides whether the call is retried:
 //
@@ -27,24 +27,25 @@
 //	UNKNOWN, INTERNAL   no                             a bug seldom goes away by itself
 //	any other           no                             the server would answer the same
 //
-// If you set Interceptor.Codes, the codes in it are retried instead of UNAVAILABLE. An error
-// whose code is not retried is [retry.Permanent]. A policy's RetryIf can only reject more errors.
+// If you set Interceptor.Codes, these codes are retried instead of the code UNAVAILABLE. An error
+// whose code is not retried is wrapped with [retry.Permanent]. The policy's RetryIf can reject
+// further errors. It cannot make a permanent error retryable.
 //
-// After UNAVAILABLE or a timeout, the server may have run the method. For methods that must
-// not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
+// If a call fails with UNAVAILABLE or with a timeout, the server may still have run the method. For
+// methods that must not run twice, set retry.Policy{NonRetryable: true} in Interceptor.Methods.
 //
-// # What the server asks for
+// # How the server delays or forbids a retry
 //
 // The server can ask for a wait with a google.rpc.RetryInfo in the status, or with the trailer
-// grpc-retry-pushback-ms. If both ask for a wait, the longer wait applies (see [retry.After]).
-// If the value of the trailer is negative or not a number, the error is permanent. Each retry
-// sends the number of earlier attempts in the metadata grpc-previous-rpc-attempts.
+// grpc-retry-pushback-ms. If both ask for a wait, the longer wait is passed to [retry.After]. If
+// the value of the trailer is negative or not a number, the error is permanent. Each retry sends
+// the number of earlier attempts in the metadata grpc-previous-rpc-attempts.
 //
 // # Errors
 //
-// A failed call returns a [*retry.Error] around the status of the last attempt. status.Code
-// and status.FromError work on this error. If the caller's context was done before the first
-// attempt, the code is CANCELED or DEADLINE_EXCEEDED.
+// A failed call returns a [*retry.Error] that wraps the status of the last attempt. status.Code and
+// status.FromError work on this error. If the caller's context was done before the first attempt,
+// the code is CANCELED or DEADLINE_EXCEEDED.
 //
 // # Streams
 //
@@ -52,7 +53,10 @@
 // opened is retried too. If no attempt opens the stream, the first RecvMsg returns the error. Each
 // attempt sends your messages again, so do not modify a message before the first message from the
 // server has arrived. A stream is no longer retried once you have sent more than 256 KiB, or once
-// Header has returned headers. The policy's AttemptTimeout bounds the wait for the first message.
+// the method Header of the stream has returned headers. The policy's AttemptTimeout bounds the wait
+// for the first message.
+//
+// # Budgets across processes
 //
 // [LendBudget] and [BorrowBudget] pass the Budget of a context on to other processes.
 package retrygrpc
@@ -84,39 +88,40 @@ type Interceptor struct {
 	// name "/pkg.Service/" means all other methods of the service.
 	Methods map[string]retry.Policy
 
-	// Codes are the codes to retry; nil means UNAVAILABLE. RESOURCE_EXHAUSTED and
-	// DEADLINE_EXCEEDED are also retried under conditions, see the package documentation.
+	// Codes contains the codes to retry. If Codes is empty, UNAVAILABLE is retried. The package
+	// documentation says when RESOURCE_EXHAUSTED and DEADLINE_EXCEEDED are retried as well.
 	Codes []codes.Code
 
-	// Budgets returns the Budget of a call whose policy has no Budget. It gets the target that was
-	// passed to grpc.NewClient. If it returns nil, the call has no Budget. Calls to one target
-	// should share a Budget.
+	// Budgets returns the Budget of a call whose policy has no Budget. The parameter `target` is the
+	// target that was passed to grpc.NewClient. If the function Budgets returns nil, the call has no
+	// Budget. Calls to one target should share a Budget.
 	//
 	// If Budgets is nil, each target gets a Budget{Size: 10, Ratio: 0.1, RefillEvery: 5m,
-	// Remember: 1m, Grace: 1s}, so that retries do not prolong an outage. All clients of a target
-	// in this process share its Budget, even if their Interceptors differ. "orders:443" and
+	// Remember: 1m, Grace: 1s}, so that retries do not prolong an outage. All clients of a target in
+	// this process share its Budget, even if their Interceptors differ. "orders:443" and
 	// "dns:///orders:443" are the same target. If the scheme is passthrough, as in a test with
-	// bufconn, only the dialer knows the server. Each call of DialOptions then creates a separate
-	// Budget. Targets after the first 1,000 share one Budget. To use no Budgets at all, set
-	// NoBudgets.
+	// bufconn, only the dialer knows which server the target means. In this case, each call of
+	// DialOptions creates a separate Budget for the target. Targets after the first 1,000 share one
+	// Budget. To use no Budgets at all, set NoBudgets.
 	//
-	// A success puts Ratio of a retry back into the Budget. A failure puts back as much if its code
-	// shows that the server works, unless the server asks for a wait. These codes are
-	// INVALID_ARGUMENT, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION, ABORTED,
-	// OUT_OF_RANGE and UNAUTHENTICATED.
+	// A success puts a part of a retry back into the Budget. The Budget's Ratio is the size of this
+	// part. A failure puts back the same part if the server does not ask for a wait and the code of
+	// the failure shows that the server works. These codes are INVALID_ARGUMENT, NOT_FOUND,
+	// ALREADY_EXISTS, PERMISSION_DENIED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE and
+	// UNAUTHENTICATED.
 	Budgets func(target string) *retry.Budget
 
 	own *retry.Budgets // the Budgets of passthrough targets
 }
 
-// DialOptions returns options for grpc.NewClient. They retry unary calls and streams according
-// to i, and disable gRPC's own retries. Interceptors in earlier options see each call once, and
-// interceptors in later options see each attempt.
+// DialOptions returns options for grpc.NewClient. They retry unary calls and streams according to
+// the Interceptor i, and disable gRPC's own retries. Interceptors in earlier options see each call
+// once, and interceptors in later options see each attempt.
 //
 // DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not written
 // as the name of a method or a service. DialOptions also looks for each name in the generated code
-// of this program. It returns an error if the program contains the package of the name, but lacks
-// the service or the method.
+// of this program. It returns an error if the program contains the protobuf package of the name,
+// but lacks the service or the method.
 func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.validate(); err != nil {
 		return nil, err
@@ -145,7 +150,8 @@ func (i Interceptor) unary(
 	return retryrpc.Do(ctx, p, i.target(cc), attempt, coded)
 }
 
-// target returns the Target of a call over cc. A Target says which Budget the call gets.
+// target returns the Target of a call over the connection cc. A Target says which Budget the call
+// gets.
 func (i Interceptor) target(cc *grpc.ClientConn) retryrpc.Target {
 	if name := cc.CanonicalTarget(); i.Budgets == nil && !strings.HasPrefix(name, "passthrough:") {
 		return retryrpc.Target{Name: name, Own: &shared}
@@ -171,7 +177,7 @@ type lastKey struct{}
 // outgoing sets `key` to n in the metadata that is sent to the server. If the caller has set
 // values of `key`, outgoing replaces them.
 func outgoing(ctx context.Context, key string, n int) context.Context {
-	md, ok := metadata.FromOutgoingContext(ctx) // md is a copy
+	md, ok := metadata.FromOutgoingContext(ctx) // md is a copy and may be changed
 	if !ok {
 		md = metadata.MD{}
 	}
@@ -182,10 +188,11 @@ func outgoing(ctx context.Context, key string, n int) context.Context {
 // coded converts the error of a context to a status, as gRPC does.
 func coded(err error) error { return status.FromContextError(err).Err() }
 
-// Mark prepares the error of a gRPC call for [retry.Do], so that you can retry the call without
-// an interceptor. According to the table in the package documentation, Mark wraps err with
-// [retry.Permanent], or with [retry.After] and the wait of its RetryInfo. If you pass no
-// retryable codes, UNAVAILABLE is retried. Mark returns nil if err is nil.
+// Mark prepares the error of a gRPC call for [retry.Do], so that you can retry the call without an
+// interceptor. Mark looks up the code of err in the table of the package documentation, and wraps
+// err with [retry.Permanent], or with [retry.After] and the wait of the RetryInfo in err. If you
+// pass no codes for the parameter `retryable`, UNAVAILABLE is retried. Mark returns nil if err is
+// nil.
 //
 //	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 //		return retrygrpc.Mark(orders.Ship(ctx, request))
@@ -194,15 +201,15 @@ func coded(err error) error { return status.FromContextError(err).Err() }
 // An error does not contain the trailers of its call. So Mark, unlike an Interceptor, cannot see
 // the trailer grpc-retry-pushback-ms. The error also does not say where it was created: in the
 // server or in this client. Example: the server calls a third party, rejects the certificate of the
-// third party, and returns UNAVAILABLE with the text of this error. Mark takes it for an error
-// about the server's certificate, and returns a permanent error. An Interceptor sees that the
-// server has answered, and retries.
+// third party, and returns UNAVAILABLE with the text of this error. Mark takes this error for an
+// error about the server's own certificate, and returns a permanent error. An Interceptor sees that
+// the server has answered, and retries.
 func Mark(err error, retryable ...codes.Code) error {
 	return failure(err, false, nil, retryable).Mark()
 }
 
-// failure describes err. If answered is true, the server has answered, so err does not come
-// from the connection of this client, whatever its text says.
+// failure describes the error err as a Failure. If the parameter `answered` is true, the server has
+// answered, so err does not come from the connection of this client, whatever its text says.
 func failure(
 	err error, answered bool, trailer metadata.MD, retryable []codes.Code,
 ) retryrpc.Failure {
@@ -218,8 +225,8 @@ func failure(
 	}
 }
 
-// retryInfo returns the longest wait in the RetryInfos of a status. named is false if the
-// status contains no RetryInfo.
+// retryInfo returns the longest wait in the RetryInfos of a status. The result `named` is false if
+// the status contains no RetryInfo.
 func retryInfo(s *status.Status) (longest time.Duration, named bool) {
 	for _, detail := range s.Details() {
 		if info, ok := detail.(*errdetails.RetryInfo); ok {

@@ -71,8 +71,8 @@ type stream struct{ retryrpc.Stream }
 func (s *stream) SendMsg(m any) error { return s.Send(m) }
 func (s *stream) RecvMsg(m any) error { return s.Receive(m) }
 
-// Header returns the server's headers. If the server has sent headers, no attempt may follow,
-// because the headers of the next attempt could differ.
+// Header returns the server's headers. Once Header has returned headers, there is no further
+// attempt, because the headers of a further attempt could differ.
 func (s *stream) Header() (metadata.MD, error) {
 	last, _ := s.Conn()
 	if last == nil {
@@ -93,8 +93,8 @@ func (s *stream) Trailer() metadata.MD {
 	return nil
 }
 
-// Context returns the caller's context while another attempt may follow, and then the context of
-// the last attempt.
+// Context returns the caller's context while another attempt may follow. After that, it returns the
+// context of the last attempt.
 func (s *stream) Context() context.Context {
 	if last, final := s.Conn(); last != nil && final != "" {
 		return last.(conn).Context()

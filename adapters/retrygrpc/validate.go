@@ -28,8 +28,8 @@ func (i Interceptor) validate() error {
 }
 
 // misspelt looks for the name of a method or service in the generated code of this program, and
-// says what is missing. It returns "" if nothing is missing, or if the program contains no
-// service of the name's package.
+// says what is missing. It returns "" if nothing is missing, or if the program contains no service
+// in the protobuf package of the name.
 func misspelt(name string) string {
 	service, method, _ := strings.Cut(name[1:], "/")
 	found, _ := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))

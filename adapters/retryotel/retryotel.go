@@ -28,17 +28,18 @@
 //   - retry.class is the name of the failure's [retry.Class]. A failure without a class lacks the
 //     attribute retry.class. An Observer reports the first 64 names that it sees. The metrics
 //     report "other" in place of all later names, because each name is a time series.
-//   - error.type follows OpenTelemetry's semantic conventions. For an HTTP response, error.type is
-//     the status, such as "503". For any other error, error.type is the result of the error's
-//     method ErrorType. If the error lacks this method, error.type is the name of the error's type.
+//   - error.type follows OpenTelemetry's semantic conventions. If the error contains an HTTP
+//     response, error.type is its status, such as "503". For any other error, error.type is the
+//     result of the error's method ErrorType. If the error lacks this method, error.type is the
+//     name of the error's type.
 //     A success lacks the attribute error.type.
 //
 // Measurements are recorded with the context of the call, so exemplars link to the call's
 // trace.
 //
-// The count of a histogram is the number of calls, attempts or retries that it has recorded.
-// After an attempt that ran past [retry.Policy.HealthyAfter], the duration of the call counts
-// from the end of this attempt. The number of retries includes all retries of the call.
+// The count of a histogram is the number of calls, attempts or retries that it has recorded. After
+// an attempt that ran past [retry.Policy.HealthyAfter], the duration of the call counts from the
+// end of this attempt. But the number of retries always includes all retries of the call.
 //
 // # Spans
 //
@@ -172,8 +173,9 @@ func (o *Observer) OnEvent(ctx context.Context, e retry.Event) {
 	}
 }
 
-// known returns the name of a class, or "other" after the first 64 names, as retrylog.Counters
-// does. A Classify function may return a new name for each failure.
+// known returns the parameter `name` if it is one of the first 64 names of classes, and otherwise
+// "other", as retrylog.Counters does. Without this limit, there could be any number of names,
+// because a Classify function may return a new name for each failure.
 func (o *Observer) known(name string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -187,7 +189,7 @@ func (o *Observer) known(name string) string {
 	return name
 }
 
-// class returns the attribute for a class, or no attribute if name is "".
+// class returns the attribute for a class, or no attribute if the parameter `name` is "".
 func class(name string) []attribute.KeyValue {
 	if name == "" {
 		return nil

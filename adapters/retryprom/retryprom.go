@@ -17,11 +17,12 @@
 //	retry_waited_seconds_total            planned delays of all retries
 //	retry_budget_left{budget}             retries left in a Budget
 //
-// Each reason is exported with the value 0 before a call stops for this reason. So the functions
-// rate and increase of Prometheus do not miss the first stop. A class is exported once it has
-// occurred. The same holds for a reason that package retrylog does not know, because its event
-// comes from a newer version. After the first 64 classes, all further classes are counted as
-// "other". After the first 64 reasons, all further reasons are counted as "other".
+// Each reason that package retrylog knows is exported from the start, with the value 0. So the
+// functions rate and increase of Prometheus do not miss the first call that stops for this reason.
+// A class is exported only after its first failure. An event from a newer version may have a reason
+// that package retrylog does not know. Such a reason is exported only after the first call that
+// stopped for it. After the first 64 classes, all further classes are counted as "other". After the
+// first 64 reasons, all further reasons are counted as "other".
 package retryprom
 
 import (
@@ -30,10 +31,10 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// NewCollector returns a Collector that exports c. In all metrics, the label `policy` has the
-// value of the parameter `policy`. Pass a name for the policy, or for the group of policies,
-// whose events c counts. You can register several Collectors if each of them has a different
-// value of `policy`.
+// NewCollector returns a Collector that exports the Counters c. In all metrics, the label `policy`
+// has the value of the parameter `policy`. Pass a name for the policy, or for the group of
+// policies, whose events c counts. You can register several Collectors if each of them has a
+// different value of `policy`.
 func NewCollector(policy string, c *retrylog.Counters) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("retry_"+name, help, labels, prometheus.Labels{"policy": policy})
@@ -90,7 +91,8 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// metric returns a metric. If a label is not valid UTF-8, the metric makes the scrape fail.
+// metric returns a metric with the given value and labels. If a label is not valid UTF-8, the
+// metric makes the scrape fail.
 func metric(
 	desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string,
 ) prometheus.Metric {

@@ -40,9 +40,10 @@ const (
 	resourceExhausted = 8
 )
 
-// answers contains the codes that show that the server works: it has understood the call, and
-// has answered. The code unimplemented is missing, because a proxy also returns it. The codes
-// internal and unknown are missing, because they are signs of a bug.
+// answers maps each code that shows that the server works to the name of the code. With such a
+// code, the server has understood the call and has answered. The code unimplemented is missing,
+// because a proxy also returns it. The codes internal and unknown are missing, because they are
+// signs of a bug.
 var answers = map[uint32]string{
 	3: "invalid argument", 5: "not found", 6: "already exists", 7: "permission denied",
 	9: "failed precondition", 10: "aborted", 11: "out of range", 16: "unauthenticated",
@@ -58,9 +59,9 @@ const (
 	Pushback = "grpc-retry-pushback-ms"
 )
 
-// PolicyOf returns the policy for a method, such as "/pkg.Service/Method". It looks in methods
-// for the name of the method, and then for the name of its service, such as "/pkg.Service/". If
-// methods contains neither name, PolicyOf returns p.
+// PolicyOf returns the policy for a method, such as "/pkg.Service/Method". It looks in the map
+// `methods` for the name of the method, and then for the name of its service, such as
+// "/pkg.Service/". If `methods` contains neither name, PolicyOf returns p.
 func PolicyOf(method string, p retry.Policy, methods map[string]retry.Policy) retry.Policy {
 	service := method[:strings.LastIndexByte(method, '/')+1]
 	for _, name := range []string{method, service} {
@@ -76,7 +77,8 @@ type Target struct {
 	// Name is the name of the server, such as "host:port".
 	Name string
 
-	// Own contains a Budget for each Name. It is used if the field Budgets is nil.
+	// Own contains a Budget for each Name. If the field Budgets is nil, the call gets its Budget from
+	// Own.
 	Own *retry.Budgets
 
 	// Budgets is the function that the user of the adapter has set. If it returns nil, the call
@@ -84,8 +86,9 @@ type Target struct {
 	Budgets func(target string) *retry.Budget
 }
 
-// Validate returns an error if p is invalid, or if a policy or a name in methods is invalid. The
-// error joins all faults. Errors about methods start with pkg, the name of the adapter.
+// Validate returns an error if p is invalid, or if a policy or a name in the map `methods` is
+// invalid. The error joins all faults. The text of an error about `methods` starts with the
+// parameter `pkg`, which is the name of the adapter.
 func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error {
 	errs := []error{p.Validate()}
 	for _, name := range slices.Sorted(maps.Keys(methods)) {
@@ -112,11 +115,11 @@ type Failure struct {
 	Err       error         // the error of the RPC library, or nil if the attempt succeeded
 	Code      uint32        // the code of the status; gRPC and Connect use the same numbers
 	Retryable bool          // whether the adapter retries this code
-	Wait      time.Duration // the wait that the server asks for, see Named
-	Named     bool          // whether the server asks for a wait; then RESOURCE_EXHAUSTED is retried
+	Wait      time.Duration // the wait that the server asks for, if the field Named is true
+	Named     bool          // whether the server asks for a wait; if so, RESOURCE_EXHAUSTED is retried
 	Pushback  []string      // the values of the Pushback trailer
 	Final     string        // why there is no retry; "" if the other fields decide
-	Unsent    bool          // whether nothing was sent, see retry.NotAttempted
+	Unsent    bool          // whether the attempt has sent nothing, see retry.NotAttempted
 }
 
 // Mark returns the error of f, wrapped by [retry.Permanent], or by [retry.After] with the wait
@@ -154,8 +157,8 @@ var tooLargeTexts = []string{
 	"http.MaxBytesReader limit",
 }
 
-// tooLarge reports whether a message of the call is too large. The next attempt would send the
-// same message.
+// tooLarge reports whether a message of the call is too large. A retry would be useless, because it
+// would send the same message.
 func (f Failure) tooLarge() bool {
 	if f.Code != resourceExhausted {
 		return false
@@ -177,15 +180,16 @@ var (
 		"to wait until a server has started, set Interceptor.Budgets to NoBudgets")
 )
 
-// Do calls fn once for each attempt that p allows. It passes the context of the attempt and its
-// number, which is 1 for the first attempt. If p has no Budget, target says which Budget the
-// call gets. coded turns the error of a context into an error of the RPC library. Do calls
-// coded if ctx was done before the first attempt. The error of Do is a [*retry.Error].
+// Do calls fn once for each attempt that p allows. It passes the context and the number of the
+// attempt to fn. The first attempt has the number 1. If p has no Budget, the parameter `target`
+// says which Budget the call gets. The function `coded` turns the error of a context into an error
+// of the RPC library. Do calls `coded` if ctx was done before the first attempt. The error of Do is
+// a [*retry.Error].
 func Do(
 	ctx context.Context, p retry.Policy, target Target,
 	fn func(context.Context, int) Failure, coded func(error) error,
 ) error {
-	var own *retry.Budget // the Budget from target.Own, or nil if the call does not use it
+	var own *retry.Budget // the Budget from target.Own, or nil if the call has another Budget or none
 	switch {
 	case p.Budget != nil:
 	case target.Budgets != nil:
@@ -207,8 +211,8 @@ func Do(
 		}
 		err := f.Err
 		timeout := f.Code == deadlineExceeded && p.AttemptTimeout > 0 && f.Final == ""
-		// Once ctx is done, the error is not made permanent, because a loop around this call may go
-		// on with another context.
+		// Once ctx is done, the error is not made permanent, because the caller may make the call again
+		// with another context.
 		if !timeout && !Ended(ctx) {
 			err = f.Mark()
 		}
@@ -231,9 +235,9 @@ func Do(
 	return err
 }
 
-// awaitDeadline waits until ctx ends if its deadline is less than a millisecond away. Clients
-// send the remaining time in whole milliseconds, so a server may answer that the time is over
-// just before ctx ends.
+// awaitDeadline waits until ctx is done, if the deadline of ctx is less than a millisecond away.
+// Clients send the remaining time in whole milliseconds. So a server may answer that the time is
+// over shortly before ctx is done.
 func awaitDeadline(ctx context.Context) {
 	deadline, ok := ctx.Deadline()
 	if ok && time.Until(deadline) < time.Millisecond && ctx.Done() != nil {
@@ -257,8 +261,8 @@ func Ended(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// A noAttempt is the error of a call that ended before its first attempt. It wraps the cause of the
-// context, and the context's error as an error of the RPC library.
+// A noAttempt is the error of a call that ended before its first attempt. It wraps two errors: the
+// cause of the context, and the context's error, converted to an error of the RPC library.
 type noAttempt struct {
 	error
 	coded error
@@ -266,8 +270,8 @@ type noAttempt struct {
 
 func (e *noAttempt) Unwrap() []error { return []error{e.error, e.coded} }
 
-// A timeoutError is the error of an attempt that exceeded the AttemptTimeout. Its value is this
-// timeout.
+// A timeoutError is the error of an attempt that exceeded the AttemptTimeout. Its value is the
+// AttemptTimeout.
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string {

@@ -38,19 +38,20 @@ type Stream struct {
 	Policy retry.Policy
 	Target Target
 
-	// Dial starts the attempt with the given number. previous is the attempt before it. previous
-	// is nil for the first attempt, and after a Dial that returned no Conn.
+	// Dial starts the attempt with the given number. The parameter `previous` is the attempt before
+	// this attempt. It is nil for the first attempt. It is also nil if Dial returned no Conn for the
+	// attempt before this attempt.
 	Dial func(ctx context.Context, number int, previous Conn) (Conn, Failure)
 
-	// Size returns how many bytes a message has. If `known` is false, the size is not known, and there
-	// is no further attempt.
+	// Size returns how many bytes a message has. If the result `known` is false, the size is not
+	// known, and there is no further attempt.
 	Size func(m any) (bytes int, known bool)
 
 	// Coded turns the error of a context into an error of the RPC library, as in Do.
 	Coded func(error) error
 
-	// OneReply means that the caller receives only one message. In this case the first message
-	// closes the stream.
+	// OneReply means that the caller receives only one message. In this case the Stream is closed once
+	// the first message has arrived.
 	OneReply bool
 
 	refused  error // the error that Enter returned for the first attempt, or nil
@@ -63,7 +64,7 @@ type Stream struct {
 	sent    []any      // the messages so far, which the next attempt sends again
 	size    int        // the size of the messages in `sent`, in bytes
 	closed  bool       // whether CloseSend was called
-	final   string     // why no attempt may follow, or "" if an attempt may follow
+	final   string     // why there can be no further attempt, or "" if there can be one
 
 	// ctx is the context of the last attempt, and lasts until the stream ends. The Stream creates it
 	// from Ctx, because the context that Do passes to an attempt already ends when the first message
@@ -124,7 +125,8 @@ func (s *Stream) begin(ctx context.Context, number int) {
 	}
 }
 
-// endWith cancels the last attempt if ctx ends before the result `stop` is called.
+// endWith cancels the last attempt if ctx ends before the caller calls the returned function
+// `stop`.
 func (s *Stream) endWith(ctx context.Context) (stop func() bool) {
 	cancel := s.cancel
 	return context.AfterFunc(ctx, func() { cancel(timeoutError(s.Policy.AttemptTimeout)) })
@@ -156,14 +158,14 @@ func (s *Stream) receiveFirst(m any) error {
 	if p.Enter != nil {
 		p.Enter = func(ctx context.Context, e retry.Event) error {
 			if e.Attempt == 1 {
-				return s.refused // Open has called Enter for the first attempt
+				return s.refused // Open has already called Enter for the first attempt
 			}
 			return s.Policy.Enter(ctx, e)
 		}
 	}
 	err := Do(s.Ctx, p, s.Target, func(ctx context.Context, number int) Failure {
 		if number > 1 {
-			if _, final := s.Conn(); final != "" { // Final was called while the policy waited
+			if _, final := s.Conn(); final != "" { // the method Final was called in the wait
 				return Failure{Err: last.Err, Final: final, Unsent: true}
 			}
 			s.begin(ctx, number)
@@ -214,7 +216,9 @@ func (s *Stream) Send(m any) error {
 	}
 	s.mu.Unlock()
 
-	err := io.EOF // if there is no attempt, the caller gets the reason from Receive, as in Conn
+	// If there is no attempt, Send returns io.EOF, as a Conn does for a broken stream. Receive then
+	// returns the reason.
+	err := io.EOF
 	if conn != nil {
 		err = conn.Send(m)
 	}
@@ -252,8 +256,8 @@ func (s *Stream) CloseSend() error {
 	return conn.CloseSend()
 }
 
-// Final forbids further attempts. The parameter `reason` says why, for the text of the call's
-// error.
+// Final forbids further attempts. The parameter `reason` says why there is no further attempt. It
+// becomes a part of the text of the call's error.
 func (s *Stream) Final(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,8 +266,8 @@ func (s *Stream) Final(reason string) {
 
 func (s *Stream) end(reason string) { s.final, s.sent = reason, nil }
 
-// Conn returns the last attempt, or nil if there is none. It also returns why no attempt may
-// follow, or "" if an attempt may follow.
+// Conn returns the last attempt, or nil if there is none. The result `final` says why there can be
+// no further attempt. It is "" if there can be a further attempt.
 func (s *Stream) Conn() (conn Conn, final string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,12 +19,12 @@ import (
 // is set.
 const leastDelay = time.Millisecond
 
-// answer returns the error that the server gets. This error describes the failure of the
-// attempt as the SDK would describe it, and contains the decision.
+// answer returns the error that the server gets. This error describes the failure of the attempt as
+// the SDK would describe it, and contains the decision whether a retry follows.
 func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure error) error {
 	last := retry.Unwrap(o.Err)
-	// If the policy is invalid, `last` is the failure of the attempt. The dead letter says that
-	// the policy is invalid.
+	// If the policy is invalid, Unwrap returns an Error that wraps the failure of the attempt. The
+	// server gets this failure. The dead letter says that the policy is invalid.
 	if e, ok := last.(*retry.Error); ok && e.Err != nil {
 		last = e.Err
 	}

@@ -6,7 +6,7 @@
 //		Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: policy}},
 //	})
 //
-//	// In the workflow: bounds for the server, from the same policy.
+//	// In the workflow: limits for the server, from the same policy.
 //	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 //		StartToCloseTimeout: time.Minute,
 //		RetryPolicy:         retrytemporal.Server(policy),
@@ -37,15 +37,15 @@
 // an activity's delays is computed from its workflow ID, run ID and activity ID, so every
 // worker computes the same delays.
 //
-// The special errors of Temporal have their usual effect. A non-retryable ApplicationError is
-// not retried, even if it is wrapped. An error whose type is in the NonRetryableErrorTypes of the
-// server's policy is not retried. The NextRetryDelay of an ApplicationError has the effect of a
+// The special errors of Temporal have their usual effect. A non-retryable ApplicationError is not
+// retried, even if it is wrapped. An error whose type is in the NonRetryableErrorTypes of the
+// server's policy is not retried. The NextRetryDelay of an ApplicationError has the same effect as
 // [retry.After].
 //
 // The interceptor returns two errors unchanged: the error of an activity that the workflow has
 // canceled, and activity.ErrResultPending. If a worker stops during an attempt, the server starts
-// the next attempt at once. No dead letter is written for the stopped attempt. If an activity
-// panics, the attempt has failed.
+// the next attempt at once. No dead letter is written for the stopped attempt. A panic of an
+// activity is a failed attempt.
 package retrytemporal
 
 import (
@@ -71,7 +71,7 @@ type Interceptor struct {
 	// Policy applies to each activity whose type is not in Activities.
 	Policy retry.Policy
 
-	// Activities contains the policies for single types of activities, by the name of the type.
+	// Activities maps the name of an activity type to the policy for activities of this type.
 	Activities map[string]retry.Policy
 }
 

@@ -31,7 +31,7 @@ import (
 // If an attempt is lost with its worker, or exceeds its StartToCloseTimeout, the server decides
 // without the interceptor. In these cases, the server uses the RetryPolicy from the function
 // Server. So the server starts no more attempts than p allows, and no delay is longer than the
-// longest delay of p. If that attempt was the last one, the workflow gets a TimeoutError, and
+// longest delay of p. If this happens in the last attempt, the workflow gets a TimeoutError, and
 // OnEvent is not called. The worker can decide about slow attempts if you set an AttemptTimeout
 // that is shorter than the StartToCloseTimeout.
 //

@@ -1,5 +1,5 @@
-// Package retryvet is a plugin for golangci-lint with the checks of "retry vet". The README of this
-// module says how to build golangci-lint with the plugin.
+// Package retryvet is a plugin for golangci-lint that runs the checks of "retry vet". The README of
+// this module says how to build golangci-lint with the plugin.
 package retryvet
 
 import (

@@ -34,10 +34,10 @@ const (
 // Wait is how long a Busy server asks the client to wait.
 const Wait = 20 * time.Millisecond
 
-// A Call makes one call according to p and returns its error. For each attempt that reaches the
-// server, the server calls the function `answer`, and then does what the Answer says. It passes 1
-// for the first attempt that reaches the server, 2 for the second, and so on. The result `served`
-// is the number of attempts that have reached the server.
+// A Call makes one call according to the policy p, and returns the error of the call. For each
+// attempt that reaches the server, the server calls the function `answer`, and then does what the
+// Answer says. It passes 1 for the first attempt that reaches the server, 2 for the second, and so
+// on. The result `served` is the number of attempts that have reached the server.
 type Call func(
 	ctx context.Context, p retry.Policy, answer func(attempt int) Answer,
 ) (served int, err error)
@@ -45,15 +45,15 @@ type Call func(
 // attemptTimeout is the AttemptTimeout of the policy in the row "AttemptTimeout".
 const attemptTimeout = 250 * time.Millisecond
 
-// A row checks something that an adapter can do wrong. The tests of the root package check the
-// decisions of a policy.
+// A row checks something that an adapter can do wrong. It does not check the decisions of a policy,
+// because the tests of the root package check them.
 type row struct {
 	name     string
 	answers  []Answer            // the server's answers to the attempts; the last answer repeats
 	policy   func(*retry.Policy) // changes the policy of the call, unless it is nil
 	cancel   string              // when the caller's context is canceled, or "" for never
 	attempts int                 // how many attempts the server must see
-	more     bool                // whether the server may see more attempts, as on a busy machine
+	more     bool                // whether more attempts may reach the server, as on a busy machine
 	reason   retry.Reason        // why the call ends
 }
 
@@ -189,7 +189,7 @@ func (row row) run(t *testing.T, call Call) {
 		t.Errorf("the server has seen %d attempts with reason %q (%v); want %d and %q",
 			served, retry.ReasonOf(err), err, row.attempts, row.reason)
 	case row.reason == retry.ReasonCanceled && retry.IsPermanent(err):
-		t.Errorf("a loop around the call, with another context, would end: %v", err)
+		t.Errorf("the error is permanent, which forbids a retry with another context: %v", err)
 	case row.cancel == inAttempt: // a stream may be canceled before it asks for its first message
 	case (failed == nil) != (row.reason == retry.ReasonSuccess),
 		failed != nil && failed.Attempts != attempts:
@@ -198,18 +198,18 @@ func (row row) run(t *testing.T, call Call) {
 		t.Errorf("the last event is %+v; want the reason %q and attempt %d",
 			last, row.reason, attempts)
 	case (row.answers[0] == Busy) != (asked == Wait):
-		t.Errorf("the policy heard of a wait of %v (%v)", asked, err)
+		t.Errorf("the longest wait that the server asked for is %v (%v)", asked, err)
 	}
 }
 
-// blips are short failures of a target. With the default Budget of a target, no call may fail
-// because of a blip.
+// blips are outages of a target that last a second or less. A call with the default Budget of its
+// target must not fail because of such an outage.
 var blips = []struct {
 	name  string
-	rate  int           // how many calls are made each second, before and during the failure
-	warm  time.Duration // how long the server works before it fails
-	down  time.Duration // how long the server fails
-	burst int           // how many calls are made at once when the server fails
+	rate  int           // how many calls are made each second, before and during the outage
+	warm  time.Duration // how long the server works before the outage
+	down  time.Duration // how long the outage lasts
+	burst int           // how many calls are made at once when the outage starts
 }{
 	{"just started, 50 at once, 100 ms", 0, 0, 100 * time.Millisecond, 50},
 	{"just started, 100 a second, 1 s", 100, 0, time.Second, 0},
@@ -251,7 +251,7 @@ func Blips(t *testing.T, start func(t *testing.T, up func() bool) func(context.C
 				goOn(blip.warm + blip.down)
 				time.Sleep(time.Minute)
 				if lost.Load() != 0 || calls.Load() == 0 {
-					t.Errorf("%d of %d calls are lost, want 0", lost.Load(), calls.Load())
+					t.Errorf("%d of %d calls failed, want 0", lost.Load(), calls.Load())
 				}
 			})
 		})
