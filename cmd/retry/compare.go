@@ -83,8 +83,8 @@ func (d difference) String() string {
 	return (&policyfile.Fault{File: d.File, Line: d.Line, Text: d.What}).Error()
 }
 
-// text writes the report of the comparison.
-func (n *comparison) text(p *paragraph, s *summary) {
+// addTo adds the sentences about the comparison to p.
+func (n *comparison) addTo(p *paragraph, s *summary) {
 	number := preview.Thousands[int]
 	for _, first := range n.Differs[:min(1, len(n.Differs))] {
 		p.say(true, "%v\n", first)

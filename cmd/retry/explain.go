@@ -39,7 +39,7 @@ without a retry and without a call that gave up. All times are UTC.
     kubectl logs --prefix deploy/web | retry explain
 
 The source of an event is the prefix that kubectl, docker compose, syslog or
-journald write before the event. It can also be a field such as "pod" or "host"
+journald writes before the event. It can also be a field such as "pod" or "host"
 in the JSON around the event. Without a prefix or a field, the source is the
 file. Explain skips lines without an event. It also skips an event that is part
 of another message, such as a logged request, because a client could have forged
@@ -174,7 +174,7 @@ func (x *explanation) read(names []string) error {
 	out := bufio.NewWriterSize(unbuffered, 64<<10)
 	x.out = out
 	defer func() {
-		_ = out.Flush() // `unbuffered` keeps the error of a failed write, and run returns it
+		_ = out.Flush() // `unbuffered` keeps the error of a failed write, for the function run
 		x.out = unbuffered
 	}()
 	first := ""
@@ -291,6 +291,6 @@ type flushing struct {
 }
 
 func (f flushing) Read(p []byte) (int, error) {
-	_ = f.out.Flush() // out keeps the error for a later Flush
+	_ = f.out.Flush() // f.out keeps the error and returns it from a later Flush
 	return f.Reader.Read(p)
 }

@@ -26,8 +26,8 @@ drawn from 0 to the delay of the backoff. With "equal", it is drawn from half of
 that delay to all of it. The number 0.2 makes a delay up to 20 % shorter or
 longer.
 
-A backoff is one of these mappings. The factor is at least 1. If it is left out,
-it is 2.
+A backoff is one of these mappings. The factor is at least 1. The default factor
+is 2.
 
     {type: fixed, base: 1s}
     {type: linear, base: 1s}

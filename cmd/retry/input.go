@@ -55,7 +55,8 @@ func (s *streams) read(name string) (title string, data []byte, err error) {
 	defer file.Close()
 	data, err = io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("%s is longer than %d MiB", title, maxFile>>20)
+		err = fmt.Errorf("%s is longer than %d MiB: move the policies to a shorter file",
+			title, maxFile>>20)
 	}
 	return title, data, err
 }

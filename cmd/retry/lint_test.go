@@ -22,7 +22,7 @@ func TestLintReportsOtherFilesIfOneCannotBeRead(t *testing.T) {
 	t.Chdir(dir)
 	stdout, stderr, status := tool("", "lint", "deep.json", ".")
 	assert.Equal(t, 2, status)
-	assert.Equal(t, "retry lint: a.yaml is longer than 16 MiB\n", stderr)
+	assert.Equal(t, "retry lint: a.yaml is longer than 16 MiB: move the policies to a shorter file\n", stderr)
 	assert.Regexp(t, `^deep.json:1: invalid character '\[' exceeded max depth\nb.yaml:1: jitter is 2.*\n2 policies in 3 files\n$`, stdout)
 }
 

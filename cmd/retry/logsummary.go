@@ -31,7 +31,7 @@ type summary struct {
 	Sources     []*group    `json:"sources"`
 	Errors      []errorLine `json:"errors"`
 	Histogram   []*bar      `json:"strip"`
-	Reversed    string      `json:"newest_line_first,omitempty"` // see logs.Files.NewestFirst
+	Reversed    string      `json:"newest_line_first,omitempty"` // the file with its newest line first
 	logs.Files              // the log
 	*comparison             // nil without -policy
 
@@ -168,7 +168,7 @@ func (s *summary) text() string {
 		"and the numbers are wrong: reverse its lines, for example with tac.\n",
 		printable.Line(s.Reversed))
 	if s.comparison != nil {
-		s.comparison.text(&p, s)
+		s.comparison.addTo(&p, s)
 		return p.String()
 	}
 	s.sentences(&p)

@@ -93,7 +93,8 @@ func commandOf(name string) *command {
 	return commands[i]
 }
 
-// replaced maps a word that users may take for a command to the command that does the work.
+// replaced maps each word that users may wrongly try as a command, such as schema, to the right
+// command.
 var replaced = map[string]string{
 	"keys":    "help policy",
 	"schema":  "lint -schema",
@@ -159,7 +160,7 @@ func writeJSON(w io.Writer, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // run reports an error of the writer
+	_ = enc.Encode(v) // the function run reports an error of the writer
 }
 
 func version() string {
@@ -170,9 +171,9 @@ func version() string {
 	return info.Main.Version
 }
 
-// parse parses the flags in args, which may come before or after the other arguments. It returns
-// the other arguments in rest. If done is true, the command must return status at once, because the
-// user wrote -h or the usage is wrong.
+// parse parses the flags in the parameter `args`, which may come before or after the other
+// arguments. The result `rest` contains the other arguments. If the result `done` is true, the user
+// wrote -h or used the command wrongly, so the command must return the result `status` at once.
 func (c *command) parse(
 	s *streams, flags *flag.FlagSet, args []string,
 ) (rest []string, status int, done bool) {

@@ -107,8 +107,8 @@ type delay struct {
 	Reason  retry.Reason `json:"reason,omitzero"` // why the job ends here; "" if it goes on
 }
 
-// delaysOf returns the exact delays of the job with a key. The parameter retries is the largest
-// number of delays. If it is negative, delaysOf returns all delays.
+// delaysOf returns the exact delays of the job with the key in the parameter `key`. The parameter
+// `retries` is the largest number of delays. If `retries` is negative, delaysOf returns all delays.
 func delaysOf(p retry.Policy, key string, retries int) (delays []delay) {
 	total := time.Duration(0)
 	for i, step := range p.Plan(retries) {

@@ -92,7 +92,7 @@ func simulate(s *streams, c *command, args []string) int {
 		return status
 	}
 	debug.SetMemoryLimit(512 << 20) // a run needs less memory, so more than this is garbage
-	s.during("simulating", func(say func(string)) {
+	s.withProgress("simulating", func(say func(string)) {
 		if err = simulateAll(all); err == nil && *rescues {
 			progress := func(done, of int) { say(fmt.Sprintf("change %d of %d", done+1, of)) }
 			of := &all[0]
@@ -173,10 +173,10 @@ func simulateAll(all []explore.Simulation) (err error) {
 	return nil
 }
 
-// during calls f. If this takes longer than two seconds and standard error is a terminal, during
-// shows what f is doing and for how long. At first it shows the parameter `task`. To show
-// another text, f calls say.
-func (s *streams) during(task string, f func(say func(string))) {
+// withProgress calls f. If f takes longer than two seconds and standard error is a terminal,
+// withProgress shows what f is doing and for how long. At first, withProgress shows the
+// parameter `task`. To show another text, f calls the function `say`.
+func (s *streams) withProgress(task string, f func(say func(string))) {
 	var now atomic.Value
 	now.Store(task)
 	say := func(text string) { now.Store(text) }

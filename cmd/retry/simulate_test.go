@@ -125,7 +125,7 @@ func TestPageOfASystemShowsTheVerdict(t *testing.T) {
 }
 
 // During shows the work and its time after two seconds, and only on a terminal.
-func TestDuringShowsTheTaskOnATerminal(t *testing.T) {
+func TestWithProgressShowsTheTaskOnATerminal(t *testing.T) {
 	const clear = "\r\x1b[K"
 	for takes, want := range map[time.Duration]string{
 		1999 * time.Millisecond: "", 2500 * time.Millisecond: clear + "simulating, 2s" + clear, 3500 * time.Millisecond: clear + "simulating, 2s" + clear + "more, 3s" + clear,
@@ -137,8 +137,8 @@ func TestDuringShowsTheTaskOnATerminal(t *testing.T) {
 				say("more")
 				time.Sleep(takes - min(takes, 2100*time.Millisecond))
 			}
-			(&streams{err: &shown, shown: true}).during("simulating", f)
-			(&streams{err: &hidden}).during("simulating", f)
+			(&streams{err: &shown, shown: true}).withProgress("simulating", f)
+			(&streams{err: &hidden}).withProgress("simulating", f)
 			assert.Equal(t, want, shown.String())
 			assert.Empty(t, hidden.String())
 		})

@@ -142,8 +142,8 @@ func (c *lineChart) svg() template.HTML {
 	return d.end()
 }
 
-// niceTicks returns round numbers from 0 to the first round number that is at least limit. It also
-// returns the last of these numbers.
+// niceTicks returns round numbers from 0 to the first round number that is not below the parameter
+// `limit`. It also returns the last of these numbers.
 func niceTicks(limit float64) (ticks []float64, last float64) {
 	step := math.Pow(10, math.Floor(math.Log10(limit)))
 	for _, part := range []float64{0.2, 0.5, 1, 2} {

@@ -85,7 +85,7 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 		points, most := of.rate(end, window)
 		c.lines = append(c.lines, line{of.name, of.class, points})
 		c.y.max = max(c.y.max, float64(most)/window.Seconds())
-		f.Words = append(f.Words, of.word+": "+of.words(v.Clients, most, window, drawn))
+		f.Words = append(f.Words, of.word+": "+of.describe(v.Clients, most, window, drawn))
 	}
 	c.y.ticks, c.y.max = niceTicks(c.y.max)
 	f.Picture = c.svg()
@@ -93,8 +93,8 @@ func (v *view) herdFigure(all []moment, drawn bool) (f figure) {
 }
 
 // figures returns the line charts of a run. The charts show how many calls come from outside and
-// how many of these calls work, the load of the first four services that Loaded returns, and the
-// queues of these four services.
+// how many of these calls work, the load of the first four services that [Simulation.Loaded]
+// returns, and the queues of these four services.
 func (of Simulation) figures() []figure {
 	rows, names := of.Rows(300), of.Loaded()
 	draw := func(name, class string, value func(Row) float64) line {

@@ -13,7 +13,7 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// A moment is a retry of one client at one time.
+// A moment is the time of one retry, with the client that makes the retry.
 type moment struct {
 	at     time.Duration
 	client int
@@ -30,9 +30,9 @@ type herd struct {
 // mostRetries is the largest number of retries that are computed for one client.
 const mostRetries = 1000
 
-// momentsOf returns the times at which clients retry without a budget. drawn is true if jitter
-// makes these times random. ok is false if a client makes mostRetries retries or more in the
-// outage.
+// momentsOf returns the times at which clients retry without a budget. The result `drawn` is true
+// if jitter makes these times random. The result `ok` is false if a client makes mostRetries
+// retries or more in the outage.
 func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment, drawn, ok bool) {
 	plan, end := p.Plan(mostRetries), p.MaxElapsed
 	if end == 0 {
@@ -60,8 +60,8 @@ func momentsOf(p retry.Policy, clients int, outage time.Duration) (all []moment,
 	return all, drawn, true
 }
 
-// herdOf returns the herd of clients that share a budget. If shared is nil, the clients have no
-// budget. A client gives up when the budget refuses its retry.
+// herdOf returns the herd of clients that share a budget. If the parameter `shared` is nil, the
+// clients have no budget. A client gives up when the budget refuses its retry.
 func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 	budget := retrysim.NewBudget(shared)
 	h, retries, gone := &herd{}, map[int]int{}, map[int]bool{}
@@ -79,13 +79,13 @@ func herdOf(all []moment, outage time.Duration, shared *retry.Budget) *herd {
 	return h
 }
 
-// columns is the number of steps of the curve that rate returns.
+// columns is the number of steps of the curve that the method `rate` returns.
 const columns = 500
 
 // rate returns a curve of the retries per second from 0 to the time `end`. It counts the retries in
-// time windows of the length `window`, and a window can end at any time. A point of the curve shows
-// the fullest window of those that end after the previous point and not after this point. The
-// result `most` is the number of retries in the fullest window of all.
+// time windows of the length `window`, and a window can end at any time. Each point of the curve
+// shows the fullest of the windows that end in the step from the previous point to this point. The
+// result `most` is the number of retries in the fullest window of the whole curve.
 func (h *herd) rate(end, window time.Duration) (points []point, most int) {
 	first, next := 0, 0 // moments[first:next] are in the window
 	within := func(until time.Duration) int {
@@ -107,9 +107,9 @@ func (h *herd) rate(end, window time.Duration) (points []point, most int) {
 	return points, most
 }
 
-// words describes a herd in one sentence. The parameter most is the largest number of retries in
-// one window.
-func (h *herd) words(clients, most int, window time.Duration, drawn bool) string {
+// describe returns one sentence about a herd. The parameter `most` is the largest number of retries
+// in one window.
+func (h *herd) describe(clients, most int, window time.Duration, drawn bool) string {
 	text := "no retry"
 	if n := len(h.moments); n > 0 {
 		text = fmt.Sprintf("%s, at most %s of them in any %s, which is %s per second",

@@ -65,7 +65,7 @@ type systemView struct {
 
 const (
 	maxRows  = 12                     // limit on the rows of the table and on the bars of the schedule
-	around   = 20                     // lines of the file that the page shows around the policy
+	around   = 20                     // the number of lines shown before the policy and after it
 	shortest = 100 * time.Millisecond // the shortest outage
 	longest  = 24 * time.Hour         // the longest outage
 	clients  = 1000                   // the number of clients that fail at the same time

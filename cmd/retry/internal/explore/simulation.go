@@ -33,7 +33,8 @@ type Row struct {
 	Queues        map[string]int     // the queue of each service at the end of the row
 }
 
-// Rows divides a run into rows of the same length. The number of rows is less than limit.
+// Rows divides a run into rows of the same length. The number of rows is less than the parameter
+// `limit`.
 func (of Simulation) Rows(limit int) (rows []Row) {
 	r := of.Result
 	step := timeStep(time.Duration(6*len(r.Seconds)) * time.Second / time.Duration(limit))

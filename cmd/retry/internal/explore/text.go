@@ -7,9 +7,9 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/preview"
 )
 
-// number returns a number as text. A number below 1,000 has one decimal, unless it is whole. If
-// about is true, the number depends on random draws. Then the number is rounded to two digits, and
-// the text starts with "about".
+// number returns the parameter v as text. A number below 1,000 has one decimal, unless the number
+// is whole. If the parameter `about` is true, the number depends on random draws. Then the number
+// is rounded to two digits, and the text starts with "about".
 func number(v float64, about bool) string {
 	if about {
 		unit := math.Pow(10, math.Max(0, math.Floor(math.Log10(math.Max(1, v)))-1))

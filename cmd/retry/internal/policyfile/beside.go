@@ -25,7 +25,7 @@ const (
 type sibling struct {
 	path   string // a path from the mapping around the block; "/..." is a path from the document
 	bounds scope
-	says   string                     // only if bounds is nothing: the note about the setting
+	says   string                     // the note about the setting, if the field bounds is nothing
 	when   string                     // the only value that gets the note; "" if every value gets it
 	absent func(*Block) time.Duration // returns the default; nil if there is no default
 }
@@ -76,8 +76,8 @@ func (b *Block) readBeside(f *format, p retry.Policy) {
 	}
 }
 
-// readSibling reads one setting next to b. If the setting is not written, readSibling uses its
-// default.
+// readSibling reads one setting next to b. If the setting is not in the file, readSibling uses the
+// default of the setting.
 func (b *Block) readSibling(f *format, s sibling, key string, e entry, written bool) {
 	if e.key != "" && !strings.Contains(key, ".") {
 		key = e.key

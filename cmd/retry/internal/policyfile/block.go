@@ -21,11 +21,11 @@ type Block struct {
 
 	node      *yaml.Node
 	documents []*yaml.Node    // the documents of the file
-	original  *yaml.Node      // node as it was before values replaced its templates
+	original  *yaml.Node      // the field node before its templates were replaced by values
 	beside    *place          // the mapping around the block; nil if there is none
 	dialect   string          // the dialect that the block's place in the file shows; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read
-	absent    string          // a note on the default if the file lacks this block; "" if it has it
+	absent    string          // a note on the defaults if the block is not in the file; otherwise ""
 	misspelt  bool            // a key is probably misspelled; only set if another block is a policy
 	warnings  []warning       // set by Read
 	lines     map[string]int  // set by Read: for each key next to the block, the line of the key
@@ -51,8 +51,8 @@ func (b *Block) Excerpt(text string, n int) (before, block, after string) {
 	return part(first-n, first), part(first, end), part(end, end+n)
 }
 
-// Read reads the policy in b, and returns it with the name of its dialect. The parameter from is
-// the name of the dialect. If from is "", Read uses the first of these dialects:
+// Read reads the policy in b, and returns it with the name of its dialect. The parameter `from` is
+// the name of the dialect. If `from` is "", Read uses the first of these dialects:
 //
 //   - the dialect that the place of b in its file shows, if any
 //   - the native form, if b is in this form
@@ -195,7 +195,8 @@ func (b *Block) inner() (paths [][]string) {
 	return paths
 }
 
-// path returns the path from the document to a node inside b. keys is the path from b to this node.
+// path returns the path from the document to a node inside b. The parameter `keys` is the path from
+// b to this node.
 func (b *Block) path(keys []string) string {
 	return strings.TrimPrefix(b.At+"."+strings.Join(keys, "."), ".")
 }

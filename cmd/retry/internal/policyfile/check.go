@@ -6,18 +6,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// These constants limit the keys that << merges. Without these limits, 40 mappings could stand for
-// 2^40 keys: each mapping merges [*a, *a], where a is the mapping before it.
+// These constants limit the keys that << merges. Without these limits, a file of 40 mappings could
+// have 2^40 keys, if each mapping merges the previous mapping twice.
 const (
 	mostMerged      = 10_000  // limit on the keys that one mapping merges
 	mostMergedInAll = 100_000 // limit on the keys that a file merges in all its mappings
 )
 
 // check returns a fault if a node has a duplicate key, an anchor that contains itself, or too many
-// merged keys. keyCount contains the number of keys of each node that check has finished, and -1
-// for each node that check has begun and not finished. The decoder of the YAML library reports
-// duplicate keys too, but it compares each key with every other key. For a file with 16,000 keys
-// this takes seconds.
+// merged keys. The parameter `keyCount` contains the number of keys of each node that the method
+// `check` has finished, and -1 for each node that the method has begun and not finished. The
+// decoder of the YAML library reports duplicate keys too, but it compares each key with every other
+// key. For a file with 16,000 keys this takes seconds.
 func (f *File) check(node *yaml.Node, keyCount map[*yaml.Node]int) *Fault {
 	const begun = -1
 	if node.Kind == yaml.ScalarNode { // most nodes are scalars, and a scalar contains no node
@@ -66,7 +66,8 @@ func (f *File) check(node *yaml.Node, keyCount map[*yaml.Node]int) *Fault {
 }
 
 // merged returns how many keys a mapping has, including the keys that << merges into it. A key that
-// is merged twice counts twice. keyCount maps each inner node to the number of its keys.
+// is merged twice counts twice. The parameter `keyCount` maps each inner node to the number of its
+// keys.
 func merged(node *yaml.Node, keyCount map[*yaml.Node]int) int {
 	if node.Kind != yaml.MappingNode {
 		return 0

@@ -45,7 +45,7 @@ func Dialects() (names []string) {
 }
 
 // init adds the formats of other systems to dialects. The declaration of dialects cannot list these
-// formats, because their read functions use dialects.
+// formats, because the functions that read the formats use the variable `dialects`.
 func init() {
 	for i := range formats {
 		f := &formats[i]

@@ -65,7 +65,7 @@ func readEnvoy(f *form) {
 		"retriable_status_codes": "retriable-status-codes",
 		"retriable_headers":      "retriable-headers",
 	} {
-		switch written := f.retries(word); {
+		switch written := f.isRetried(word); {
 		case f.isSet(list) && !written:
 			f.b.warn(noEffect, list, fmt.Sprintf("%s: it has no effect without %s in retry_on", list, word))
 		case written && !f.isSet(list):
@@ -91,8 +91,8 @@ func readEnvoy(f *form) {
 func (f *form) finalTimeout(key string) {
 	hedges, _ := f.b.beside.get(snake, "hedge_policy", "hedge_on_per_try_timeout")
 	hedged := hedges.value != nil && hedges.value.Value == "true"
-	if f.timeout > 0 && f.attempts != 1 && !hedged && !f.retries("5xx") &&
-		!f.retries("gateway-error") && !f.retries("reset") {
+	if f.timeout > 0 && f.attempts != 1 && !hedged && !f.isRetried("5xx") &&
+		!f.isRetried("gateway-error") && !f.isRetried("reset") {
 		f.b.warn(noEffect, key,
 			key+" ends an attempt, and Envoy does not retry it then: add reset to the conditions, or 5xx "+
 				"or gateway-error")
@@ -121,8 +121,8 @@ const grpcTimeout = "a gRPC request has its own timeout, which replaces the time
 // A concurrency contains the keys with which Envoy limits how many retries run at the same time.
 type concurrency struct {
 	budget, percent, least string  // the keys of a budget, which is a share of the active requests
-	most                   string  // the key that limits the retries at once, if no budget does
-	missing                float64 // the limit if the key `most` is not set; 0 means no limit
+	most                   string  // the key that limits concurrent retries if there is no budget
+	missing                float64 // the limit if the key in the field most is not set; 0: no limit
 }
 
 var (
@@ -141,8 +141,8 @@ var (
 	}
 )
 
-// limit adds a note about Envoy's limit on the retries to a target, and reports if there is such a
-// limit.
+// limit adds a note about Envoy's limit on the retries to a target, and reports whether there is
+// such a limit.
 func (f *form) limit(target string, in *place, c concurrency) bool {
 	if len(f.places(in, c.budget)) > 0 {
 		share := min(100, f.amount(in, c.budget+"."+c.percent, 20))

@@ -28,7 +28,7 @@ type form struct {
 	factor   float64
 	cap      time.Duration // the longest delay; 0 is no limit
 	jitter   retry.Jitter
-	around   bool // whether jitter may make a delay longer than cap
+	around   bool // whether jitter may make a delay longer than the field cap
 	timeout  time.Duration
 	elapsed  time.Duration
 	budget   *retry.Budget
@@ -39,8 +39,8 @@ type form struct {
 // there are more delays, the policy gets an Exponential.
 const longestList = 100
 
-// policy returns a policy that makes the same decisions as the other system. If no policy can do
-// so, policy returns a similar policy and adds a note.
+// policy returns a policy that makes the same decisions as the other system. If there is no such
+// policy, the method returns a similar policy and adds a note.
 func (f *form) policy() retry.Policy {
 	p := retry.Policy{MaxAttempts: f.attempts, AttemptTimeout: f.timeout}
 	if f.attempts == 1 {
@@ -99,9 +99,9 @@ func (f *form) policy() retry.Policy {
 	return p
 }
 
-// skip removes from the settings the parameter `keys`, which are keys that a policy cannot express.
-// For each of these keys that is set, skip adds the parameter `note` as a note. If `note` is "",
-// skip adds no note.
+// skip removes from the settings the keys in the parameter `keys`, because a policy cannot express
+// these keys. For each of these keys that is set, skip adds the parameter `note` as a note. If
+// `note` is "", skip adds no note.
 func (f *form) skip(note string, keys ...string) {
 	for _, key := range keys {
 		v := take[json.RawMessage](f, key, "", nil, nil)
@@ -121,8 +121,8 @@ func (f *form) isSet(key string) bool {
 }
 
 // take removes a key from the settings and returns its value. If the key is not set, take returns
-// fallback, the default of the system. If the value is wrong, take adds a finding, which ends with
-// the parameter `hint`.
+// the parameter `fallback`, which is the default of the system. If the value is wrong, take adds a
+// finding, which ends with the parameter `hint`.
 func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 	var v T
 	value, ok := f.pull(key)
@@ -139,7 +139,7 @@ func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 }
 
 // whole removes a key from the settings and returns its value, which must be a whole number from
-// least to most. Like take, whole adds a finding if the value is wrong.
+// `least` to `most`. If the value is wrong, `whole` adds a finding, as the function `take` does.
 func (f *form) whole(key string, least, most int64, fallback int64) int {
 	write := fmt.Sprintf("a whole number from %d to %d", least, most)
 	return int(min(math.MaxInt-1, take(f, key, write, fallback, func(n int64) bool {
@@ -159,8 +159,8 @@ func (f *form) textWhole(key string, fallback int) int {
 	return int(n)
 }
 
-// number removes a key from the settings and returns its value, which must be a number. Like take,
-// number adds a finding if the value is wrong.
+// number removes a key from the settings and returns its value, which must be a number. If the
+// value is wrong, `number` adds a finding, as the function `take` does.
 func (f *form) number(key, write string, fallback float64, valid func(float64) bool) float64 {
 	return take(f, key, write, fallback, func(x float64) bool {
 		return valid(x) && x <= math.MaxFloat64
@@ -168,7 +168,7 @@ func (f *form) number(key, write string, fallback float64, valid func(float64) b
 }
 
 // time removes a key from the settings and returns its value, which must be a duration of at least
-// shortest. Like take, time adds a finding if the value is wrong.
+// `shortest`. If the value is wrong, `time` adds a finding, as the function `take` does.
 func (f *form) time(key string, shortest, fallback time.Duration) time.Duration {
 	write := f.times.write
 	if shortest > 1 {
@@ -200,14 +200,14 @@ func failures[T any](f *form, key, write string, names []T, valid func(string) b
 	f.retryOn = strings.Join(all, ",")
 }
 
-// list removes a key from the settings and returns its value. If the key is set, its value must be
-// a list with at least one element. Otherwise list adds a finding.
+// list removes a key from the settings and returns its value, which must be a list with at least
+// one element. If the value is wrong, `list` adds a finding, as the function `take` does.
 func list[T any](f *form, key, write string) []T {
 	return take(f, key, write, nil, func(names []T) bool { return len(names) > 0 })
 }
 
-// retries reports whether the system retries this failure.
-func (f *form) retries(name string) bool {
+// isRetried reports whether the system retries the failure with this name.
+func (f *form) isRetried(name string) bool {
 	return slices.Contains(strings.Split(f.retryOn, ","), name)
 }
 
@@ -241,8 +241,8 @@ func (f *form) textsAt(p *place, path string) (all []string) {
 	return all
 }
 
-// textAt follows a path without *, which starts at the mapping p, and returns the scalar at its end
-// as text. It returns "" if there is no such scalar.
+// textAt follows a path that starts at the mapping p and contains no *. It returns the scalar at
+// the end of the path as text. It returns "" if there is no such scalar.
 func (f *form) textAt(p *place, path string) string { return strings.Join(f.textsAt(p, path), "") }
 
 // amount follows a path that starts at the mapping p, and returns the number at its end. It returns

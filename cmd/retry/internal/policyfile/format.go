@@ -192,12 +192,14 @@ func (s *format) hasPlaceUnder(key string) bool {
 	})
 }
 
-// spells reports whether the format accepts text as a spelling of key.
+// spells reports whether the format accepts the parameter `text` as a spelling of the parameter
+// `key`.
 func (s *format) spells(key, text string) bool {
 	return key == text || len(text) < longestKey && s.plain(key) == s.plain(text)
 }
 
-// keys returns the keys of the format, with keys of inner mappings such as "backoff.duration".
+// keys returns the keys of the format, including the keys of inner mappings, such as
+// "backoff.duration".
 func (s *format) keys() []string {
 	f := &form{settings: newSettings(s.plain), times: s.times, b: new(Block)}
 	f.b.reset()
@@ -206,7 +208,7 @@ func (s *format) keys() []string {
 	return *f.listed
 }
 
-// policy reads the policy in a node, and sets Notes and warnings of b.
+// policy reads the policy in a node, and sets the fields Notes and warnings of b.
 func (s *format) policy(node *yaml.Node, b *Block) (p retry.Policy, err error) {
 	b.reset()
 	node = resolved(node)

@@ -56,7 +56,7 @@ func readBy(t *testing.T) map[string][]string {
 func TestReadmeNamesEveryKey(t *testing.T) {
 	data, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	_, section, ok := strings.Cut(string(data), "## Keys that are read\n")
+	_, section, ok := strings.Cut(string(data), "## Keys that the commands read\n")
 	require.True(t, ok)
 	section, _, _ = strings.Cut(section, "\n## ")
 	named := map[string][]string{}

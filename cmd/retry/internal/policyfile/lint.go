@@ -119,7 +119,6 @@ func (b *Block) tooLong(code, why, write string) {
 // A warning is a report of lint about a key in b or next to it.
 type warning struct{ code, key, text string }
 
-// warn adds a warning.
 func (b *Block) warn(code, key, text string) {
 	b.warnings = append(b.warnings, warning{code, key, text})
 }

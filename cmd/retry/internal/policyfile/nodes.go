@@ -96,7 +96,7 @@ func eachKey(node *yaml.Node, yield func(entry) bool) {
 	}
 }
 
-// resolved returns the node for which an alias stands, or the root node of a document. It returns
+// resolved returns the node to which an alias refers, or the root node of a document. It returns
 // any other node unchanged.
 func resolved(node *yaml.Node) *yaml.Node {
 	for {
@@ -125,8 +125,9 @@ func text(node *yaml.Node) string {
 
 var emptyMapping = &yaml.Node{Kind: yaml.MappingNode}
 
-// walk calls visit once for every entry below a node. If visit returns true for an entry, walk
-// skips the entries below this entry. The slice path is valid only until visit returns.
+// walk calls the function `visit` once for every entry below a node. If `visit` returns true for an
+// entry, walk skips the entries below this entry. The slice `path` is valid only until `visit`
+// returns.
 func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	seen := map[*yaml.Node]bool{}
 	var below func(node *yaml.Node, in *place, path []string, under string)

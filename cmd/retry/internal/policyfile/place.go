@@ -10,13 +10,14 @@ import (
 // A place is a mapping in a file, with a pointer to the mapping around it.
 type place struct {
 	node     *yaml.Node
-	key      string // the key in the outer mapping whose value is this mapping, or a list with it
+	key      string // the outer key, whose value is this mapping or a list that contains this mapping
 	up       *place // the outer mapping; nil if there is none
 	depth    int    // the number of keys that lead to the mapping
 	resource bool   // the mapping is a resource of Kubernetes
 }
 
-// newPlace returns the place of a mapping. path is the path from the document to the mapping.
+// newPlace returns the place of a mapping. The parameter `path` is the path from the document to
+// the mapping.
 func newPlace(node *yaml.Node, key string, up *place, path []string) *place {
 	return &place{node, key, up, len(path), isResource(node)}
 }
@@ -43,8 +44,9 @@ func (p *place) document() *place {
 	return p
 }
 
-// get follows the parameter `keys` from p, and returns the entry that it reaches. Two spellings of
-// a key are equal if plain returns the same text for both.
+// get starts at p, follows the path in the parameter `keys`, and returns the entry at the end of
+// this path. Two spellings of a key are equal if the function `plain` returns the same text for
+// both.
 func (p *place) get(plain func(string) string, keys ...string) (found entry, ok bool) {
 	if p == nil {
 		return entry{}, false

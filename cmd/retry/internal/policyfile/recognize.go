@@ -22,8 +22,9 @@ type shape struct {
 	has string
 }
 
-// These constants are values of the fields of shapes: configPatches begins the path, argoKinds are
-// the kinds, and temporalTimeouts and temporalBlock are conditions for the field `has`.
+// These constants are values of the fields of shapes. configPatches is the start of a path.
+// argoKinds is a value of the field `kinds`. temporalTimeouts and temporalBlock are conditions for
+// the field `has`.
 const (
 	configPatches    = "spec/configPatches/**/"
 	argoKinds        = "Workflow WorkflowTemplate ClusterWorkflowTemplate CronWorkflow"
@@ -59,7 +60,7 @@ var shapes = slices.Concat([]shape{
 	job("a Job that counts by index", "backoffLimitPerIndex", "backoffLimitPerIndex"),
 	job("a Job with a podFailurePolicy", "podFailurePolicy", "podFailurePolicy.rules"),
 	job("a Job whose pods restart", "backoffLimit", "template.spec.restartPolicy=OnFailure"),
-	job("a Kubernetes Job", "backoffLimit", "backoffLimit!=0"), // if it is 0, no pod starts again
+	job("a Kubernetes Job", "backoffLimit", "backoffLimit!=0"), // with 0, no pod starts again
 	[]shape{
 		{"Polly", "", "", "**/MaxRetryAttempts", "BackoffType|UseJitter|Delay|MaxDelay"},
 		{"Resilience4j", "", "", "resilience4j/retry", ""},
@@ -91,7 +92,7 @@ func job(system, setting, has string) (all []shape) {
 }
 
 // last returns the last key in the path of s. The settings are the value of this key, or an element
-// of a list under it.
+// of a list that is the value of this key.
 func (s *shape) last() string {
 	path := strings.TrimSuffix(s.path, "/*")
 	return path[strings.LastIndex(path, "/")+1:]
@@ -157,8 +158,8 @@ func dialectOf(path []string, e entry) string {
 // has written the path to e. If the place of e in the document does not show the dialect, dialectAt
 // compares keys. A dialect fits if its settings are usually the value of a key named e.under, such
 // as retryPolicy for Temporal. The settings must also contain a key that is typical of the dialect,
-// except for a dialect that is certain from its place. dialectAt returns "" if no dialect fits, or
-// more than one.
+// unless the field `certain` of its format is true. dialectAt returns "" if no dialect fits, or if
+// more than one dialect fits.
 func dialectAt(path []string, e entry) (dialect string) {
 	node := e.value
 	if node.Kind != yaml.MappingNode || len(e.under) > longestKey || len(byKey[fold(e.under)]) == 0 {
@@ -279,7 +280,7 @@ func isOwn(node *yaml.Node) bool {
 	})
 }
 
-// isForeign reports whether the character r is in no key of a policy.
+// isForeign reports whether no key of a policy contains the character r.
 func isForeign(r rune) bool { return r != '_' && !('a' <= r && r <= 'z') }
 
 // isBackoff reports whether a mapping is a backoff of the native form.

@@ -69,8 +69,10 @@ func isNumber(text string) bool {
 	return err == nil
 }
 
-// Only returns the only block at a path, which is a path as in [File.Find]. It returns a fault if
-// there is no block or more than one.
+// Only is [File.Find] for a path that leads to exactly one block. It returns this block, or a fault
+// if there is no block or more than one. If the path is "" and the file contains a policy, the
+// blocks that are not policies do not count. If the path is "" and no block is a policy, Only
+// returns the first block.
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
 	known := slices.DeleteFunc(slices.Clone(blocks), func(b Block) bool { return !b.Known() })
@@ -81,7 +83,7 @@ func (f *File) Only(at string) (Block, *Fault) {
 	switch {
 	case at == "" && len(known) > 0: // ignore the blocks that are not policies
 		blocks = known
-	case at == "" && len(blocks) > 1: // no block is a policy: reading the first one will report that
+	case at == "" && len(blocks) > 1: // no block is a policy: reading the first will report this
 		blocks = blocks[:1]
 	}
 	switch {
@@ -135,7 +137,8 @@ func (s *search) add(node *yaml.Node, beside *place, path []string, dialect stri
 }
 
 // document appends to s.blocks the blocks at the usual places of a document. If none of them is
-// certainly a policy, it also appends the whole document. path is the path to the document.
+// certainly a policy, it also appends the whole document. The parameter `path` is the path to the
+// document.
 func (s *search) document(document *yaml.Node, path []string) {
 	first := len(s.blocks)
 	if s.usual(document, path); !slices.ContainsFunc(s.blocks[first:], isKnown) {
@@ -184,9 +187,9 @@ func (s *search) usual(document *yaml.Node, path []string) {
 	})
 }
 
-// absent appends a block to s.blocks if the settings for retries are left out in an entry, such as
-// a route of Istio or an exporter of OpenTelemetry, and if its system retries by default. The block
-// stands for the default settings.
+// absent handles an entry, such as a route of Istio or an exporter of OpenTelemetry, that has no
+// settings for retries. If the system of this entry retries by default, absent appends to s.blocks
+// a block with the default settings.
 func (s *search) absent(below []string, e entry, path []string) {
 	add := func(line int, in *place, key, settings, dialect, why string) {
 		var node yaml.Node
@@ -196,8 +199,8 @@ func (s *search) absent(below []string, e entry, path []string) {
 		s.blocks[len(s.blocks)-1].absent = why
 	}
 	value := resolved(e.value)
-	// lacks reports whether the entry has no such key, but settings under this key would be the
-	// settings of a dialect.
+	// lacks returns true if two conditions are met: the entry does not have this key, and settings
+	// under this key would be the settings of a dialect.
 	lacks := func(key string) bool {
 		in := newPlace(value, e.under, e.in, below)
 		return value.Kind == yaml.MappingNode && !hasKey(value, key) &&

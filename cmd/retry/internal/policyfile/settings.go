@@ -24,9 +24,9 @@ const mostFindings = 20
 // its keys one by one, so the keys that are left are unknown. Each mistake becomes a finding.
 type settings struct {
 	plain  func(key string) string // returns the same text for all spellings of a key
-	path   string                  // findings write it before a key, such as "backoff."
+	path   string                  // the path that findings write before a key, such as "backoff."
 	values map[string]json.RawMessage
-	keys   []string  // the keys for which pull was called so far: the known keys of the mapping
+	keys   []string  // the known keys: the keys for which the method pull was called so far
 	listed *[]string // the paths of the known keys of the outer mapping and of all inner mappings
 	wrong  *invalid
 }
@@ -56,7 +56,7 @@ func newSettings(plain func(string) string) *settings {
 }
 
 // settingsOf returns the settings in a node, or nil if the node is null. If the node is not a
-// mapping, the error shows example, which is a correct mapping.
+// mapping, the error shows the parameter `example`, which is a correct mapping.
 func settingsOf(node *yaml.Node, plain func(string) string, example string) (*settings, error) {
 	s := newSettings(plain)
 	var value any
@@ -90,8 +90,8 @@ func (s *settings) fault(key string, value any, write string) {
 	s.wrong.add("invalid_value", s.path+key, "%s is %v: write %s", texts...)
 }
 
-// pull removes a key from the mapping and returns its value. ok is false if the mapping has no such
-// key, or if the value is null.
+// pull removes a key from the mapping and returns its value. The result `ok` is false if the
+// mapping has no such key, or if the value is null.
 func (s *settings) pull(key string) (value json.RawMessage, ok bool) {
 	s.keys = append(s.keys, key)
 	*s.listed = append(*s.listed, s.path+key)
@@ -107,8 +107,8 @@ func (s *settings) pull(key string) (value json.RawMessage, ok bool) {
 	return value, ok && string(value) != "null"
 }
 
-// inner removes a key whose value is a mapping, and calls read with the settings in this mapping.
-// It does not call read if there is no such key.
+// inner removes a key whose value is a mapping, and calls the function `read` with the settings in
+// this mapping. It does not call `read` if there is no such key.
 func (s *settings) inner(key, write string, read func(*settings)) {
 	value, ok := s.pull(key)
 	in := &settings{plain: s.plain, path: s.path + key + ".", listed: s.listed, wrong: s.wrong}
@@ -116,7 +116,7 @@ func (s *settings) inner(key, write string, read func(*settings)) {
 		s.fault(key, shown(value), write)
 		return
 	}
-	if !ok && s.values != nil { // if values is nil, read runs only to list the keys
+	if !ok && s.values != nil { // if s.values is nil, `read` is called only to list the keys
 		return
 	}
 	read(in)

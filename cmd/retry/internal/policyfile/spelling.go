@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// longestKey is the length of the longest key that is compared in other spellings. Comparing a key
-// of several megabytes would take seconds.
+// longestKey limits the length of a key that is compared in all its spellings. Comparing a key of
+// several megabytes would take seconds.
 const longestKey = 100
 
 // fold returns the same text for all spellings of a key.
@@ -55,8 +55,9 @@ func isNear(key string) bool {
 	return !native.accepts(native.keys, key) && nearest(key, native.keys) != ""
 }
 
-// nearest returns the key in keys that the user probably meant by key. It considers only keys of
-// the same mapping. It returns "" if no key is similar, or if key itself is in keys.
+// nearest returns the element of `keys` that the user probably meant by the parameter `key`. It
+// considers only keys of the same mapping. It returns "" if no element is similar, or if `key`
+// itself is in `keys`.
 func nearest(key string, keys []string) string {
 	if len(key) > 60 || slices.Contains(keys, key) { // the work grows with the length of key
 		return ""

@@ -23,7 +23,7 @@ func readStepFunctions(f *form) {
 	isName := func(name string) bool { return name != "" }
 	failures(f, "ErrorEquals", write, list[string](f, "ErrorEquals", write), isName)
 	f.needed = false
-	if f.retries("States.ALL") && strings.Contains(f.retryOn, ",") {
+	if f.isRetried("States.ALL") && strings.Contains(f.retryOn, ",") {
 		f.fault("ErrorEquals", f.retryOn, "States.ALL alone")
 	}
 	f.attempts = 1 + f.whole("MaxAttempts", 0, stepMostAttempts, 3)
@@ -50,7 +50,7 @@ func (f *form) retriers() {
 		return
 	}
 	if limit, ok := f.b.beside.get(exactly, "TimeoutSeconds"); ok && f.attempts != 1 &&
-		!f.retries("States.ALL") && !f.retries("States.Timeout") {
+		!f.isRetried("States.ALL") && !f.isRetried("States.Timeout") {
 		f.b.note("ErrorEquals",
 			fmt.Sprintf("this retrier does not retry an attempt that TimeoutSeconds (%s) ends: add "+
 				"States.Timeout", limit.value.Value))

@@ -58,8 +58,9 @@ func (b *Block) systemFaults(err error) (faults []*Fault) {
 }
 
 // LintSystem returns the findings of [retry.Policy.Lint] about the policies in b. It also reports a
-// call with retries to a service that makes calls with retries, because the attempts multiply. s is
-// the system in b. policies is the number of policies in b.
+// call with retries if the called service itself makes calls with retries, because then the
+// attempts multiply. The parameter s is the system in b. The result `policies` is the number of
+// policies in b.
 func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	for _, name := range slices.Sorted(maps.Keys(s.Services)) {
 		for i, call := range s.Services[name].Calls {
@@ -104,7 +105,7 @@ func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 			if retried(e) {
 				text := fmt.Sprintf("%s here, and %s in each of these attempts where %s calls %s: they "+
 					"multiply; retry in only one of these layers, set a budget in one of them, or set lend",
-					attempts(call), attempts(e), queue[0], e.To)
+					attemptsText(call), attemptsText(e), queue[0], e.To)
 				return []retry.Finding{retry.Finding{Code: multiply}.WithText(text)}
 			}
 			if !seen[e.To] {
@@ -116,8 +117,8 @@ func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	return nil
 }
 
-// attempts says how many attempts a service makes for its call e to another service.
-func attempts(e retrysim.Edge) string {
+// attemptsText says how many attempts a service makes for its call e to another service.
+func attemptsText(e retrysim.Edge) string {
 	if n := e.Policy.EffectiveMax(); n > 0 {
 		return fmt.Sprintf("%d attempts", n)
 	}

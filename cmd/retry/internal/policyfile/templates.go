@@ -15,7 +15,7 @@ var (
 )
 
 // expand returns the value of a scalar. A template with a default, such as ${env:X:-5s}, has the
-// value 5s. Any other template has the value nil. The result why is the text of a note about the
+// value 5s. Any other template has the value nil. The result `why` is the text of a note about the
 // template.
 func expand(node *yaml.Node) (value *yaml.Node, why string) {
 	if node.Kind != yaml.ScalarNode || !unknownText.MatchString(node.Value) {
@@ -29,8 +29,9 @@ func expand(node *yaml.Node) (value *yaml.Node, why string) {
 	return value, fmt.Sprintf("%.60q is read as its default, %s", node.Value, match[1])
 }
 
-// expanded returns a copy of a node with the values of its templates, and adds a note for each
-// template. A key is left out and recorded in b.templates if the value of its template is unknown.
+// expanded returns a copy of a node in which each template is replaced by its value, and adds a
+// note for each template. If the value of a template is unknown, the key of the template is left
+// out and recorded in b.templates.
 func (b *Block) expanded(node *yaml.Node, path string) *yaml.Node {
 	node = resolved(node)
 	switch node.Kind {

@@ -29,8 +29,8 @@ func (f *File) parseTexts(resource *yaml.Node) {
 	}
 }
 
-// holders maps a kind of resource, such as ConfigMap, to the path of its texts. Each of these texts
-// may be a YAML document.
+// holders maps a kind of resource, such as ConfigMap, to the path of a key in this resource. The
+// value of the key is a text that may be a YAML document, or a mapping with such texts.
 var holders = map[string]string{
 	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
 }

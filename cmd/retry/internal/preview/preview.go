@@ -14,9 +14,9 @@ import (
 )
 
 // Text describes a policy with a summary in one line, a table of its first retries, and the
-// sentences of [Ending]. If retries is negative, the table has all retries that [retry.Policy.Plan]
-// returns. The bounds b contain the timeouts of the policy file: those in the policy p itself, and
-// those in settings next to the policy.
+// sentences of [Ending]. If the parameter `retries` is negative, the table has all retries that
+// [retry.Policy.Plan] returns. The parameter b contains the timeouts of the policy file: the
+// timeouts in the policy p itself, and the timeouts in settings next to the policy.
 func Text(p retry.Policy, retries int, b policyfile.Bounds) string {
 	summary := p.String()
 	p.AttemptTimeout = b.Each

@@ -17,7 +17,9 @@ import (
 
 // A Rescue is a change of a system, with the result of simulating the changed system.
 type Rescue struct {
-	Change  string           `json:"change"` // such as "db: queue: 240"; "; " joins two changes
+	// Change is the text of the change, such as "db: queue: 240". A semicolon and a space separate the
+	// texts of two changes.
+	Change  string           `json:"change"`
 	Verdict retrysim.Verdict `json:"verdict"`
 	Lost    int              `json:"lost"`         // the calls that are lost in the changed system
 	Margin  float64          `json:"margin"`       // the Margin of the changed system
@@ -26,14 +28,14 @@ type Rescue struct {
 	edits []func(name string, v *retrysim.Service)
 }
 
-// Of returns the Rescue that changes nothing. Its result is a, the answer about the unchanged
-// system.
+// Of converts the parameter `a`, which is the answer about the unchanged system, into a Rescue that
+// changes nothing.
 func Of(a retrysim.Answer) Rescue {
 	return Rescue{"none", a.Outcome.Verdict, a.Lost, a.Margin, a.MarginShare, nil}
 }
 
-// mostPaired is the largest number of changes that Find combines in pairs. Find takes the changes
-// that help alone and lose the fewest calls.
+// mostPaired is the largest number of changes that Find combines in pairs. Of the changes that help
+// by themselves, Find takes the changes that lose the fewest calls.
 const mostPaired = 6
 
 // Find tries the changes that people usually make to the system s. The parameter a is the answer
@@ -45,8 +47,8 @@ const mostPaired = 6
 // either change alone. In the result `help`, the change that loses the fewest calls comes first.
 // The result `useless` contains the changes that do not help.
 //
-// Find calls progress before each change: done is the number of changes that it has tried, and
-// total is the number of all changes.
+// Find calls the function `progress` before each change. The argument `done` is the number of
+// changes that Find has tried, and `total` is the number of all changes.
 func Find(
 	s retrysim.System, a retrysim.Answer, runs int, progress func(done, total int),
 ) (help []Rescue, useless []string, err error) {

@@ -11,9 +11,10 @@ import (
 // Max is the longest duration, about 292 years.
 const Max = time.Duration(math.MaxInt64)
 
-// Text returns a duration as text. The longest duration stands for an overflow, so its text is "292
-// years". Durations within a second of the longest have the same text, because such a duration may
-// be an overflow that was rounded.
+// Text returns a duration as text. The longest duration, about 292 years, may be the result of an
+// overflow and not exact. So its text is only "292 years", without smaller units. A duration within
+// a second of the longest duration has the same text, because it may be an overflow that was
+// rounded.
 func Text(d time.Duration) string {
 	if d > Max-time.Second {
 		return "292 years"
@@ -21,8 +22,8 @@ func Text(d time.Duration) string {
 	return d.String()
 }
 
-// Texts replaces each duration in values, and each list of durations, by its [Text]. It returns
-// values itself.
+// Texts replaces each duration in the slice `values` by its [Text], and each list of durations by a
+// list of their texts. It returns the same slice.
 func Texts(values []any) []any {
 	for i, value := range values {
 		switch d := value.(type) {
