@@ -219,7 +219,7 @@ func (x *explanation) whyNone() string {
 // writeSummary writes the counts of the calls.
 func (x *explanation) writeSummary() {
 	if x.json {
-		numbers, _ := json.Marshal(&x.sum) // cannot fail: x.sum has only texts and finite numbers
+		numbers, _ := json.Marshal(&x.sum) // cannot fail: x.sum has only strings and finite numbers
 		fmt.Fprintf(x.out, "%s\n],%s\n", strings.TrimPrefix(x.separator, ","), numbers[1:])
 		return
 	}
@@ -246,7 +246,7 @@ func asJSON(t *logs.Trace) []byte {
 	if len(failures) > 0 && t.Reason != retry.ReasonSuccess {
 		failure = failures[len(failures)-1].Error()
 	}
-	data, _ := json.Marshal(struct { // cannot fail: all fields are texts and whole numbers
+	data, _ := json.Marshal(struct { // cannot fail: all fields are strings or whole numbers
 		Source   string       `json:"source,omitempty"`
 		Key      string       `json:"key,omitempty"`
 		File     string       `json:"file"`

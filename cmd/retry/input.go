@@ -40,7 +40,7 @@ func interruptible(ctx context.Context, in io.Reader) io.Reader {
 }
 
 // isPipe reports whether a file is a named pipe that may never end. A pipe in /dev or /proc does
-// not count: a shell makes it for one command, so it ends.
+// not count, because a shell makes such a pipe for one command, and then the pipe ends.
 func isPipe(name string, info fs.FileInfo) bool {
 	return info.Mode()&fs.ModeNamedPipe != 0 &&
 		!strings.HasPrefix(name, "/dev/") && !strings.HasPrefix(name, "/proc/")

@@ -148,7 +148,7 @@ func exact(d jsonDuration) string {
 	return time.Duration(d).String()
 }
 
-// A planJSON is the object that plan -json prints. Its durations are texts, as in a policy.
+// A planJSON is the object that plan -json prints. Durations are strings in it, as in a policy.
 type planJSON struct {
 	File        string       `json:"file"`
 	Line        int          `json:"line"`

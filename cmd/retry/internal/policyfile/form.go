@@ -187,8 +187,8 @@ func (f *form) time(key string, shortest, fallback time.Duration) time.Duration 
 // fromOne reports whether x is 1 or more.
 func fromOne(x float64) bool { return x >= 1 }
 
-// failures sets retryOn to the names of the failures that are retried. It adds a finding for each
-// name that is not valid.
+// failures writes the names of the failures that are retried to the field retryOn. It adds a
+// finding for each name that is not valid.
 func failures[T any](f *form, key, write string, names []T, valid func(string) bool) {
 	var all []string
 	for _, one := range names {

@@ -79,8 +79,8 @@ func (w *jsonWalk) value() (*yaml.Node, error) {
 	return node, err
 }
 
-// asJSON returns a value of YAML as JSON. JSON has no infinity, no NaN, and only texts as keys. So
-// asJSON writes infinity, NaN and other keys as texts.
+// asJSON returns a value of YAML as JSON. JSON has no infinity, no NaN, and only strings as keys.
+// So asJSON writes infinity, NaN and other keys as strings.
 func asJSON(value any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// usualKeys are the keys under which a larger file usually has a policy.
+// usualKeys are the keys under which a file usually has its policy, if the file has other settings.
 var usualKeys = []string{"retry", "work_config"}
 
 // Find returns the blocks at a path such as services.payments.retry or steps.0.retry. In a path, *

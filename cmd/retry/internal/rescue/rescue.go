@@ -34,8 +34,8 @@ func Of(a retrysim.Answer) Rescue {
 	return Rescue{"none", a.Outcome.Verdict, a.Lost, a.Margin, a.MarginShare, nil}
 }
 
-// mostPaired is the largest number of changes that Find combines in pairs. Of the changes that help
-// by themselves, Find takes the changes that lose the fewest calls.
+// mostPaired is the largest number of changes that Find combines in pairs. Among the changes that
+// help by themselves, Find takes the changes that lose the fewest calls.
 const mostPaired = 6
 
 // Find tries the changes that people usually make to the system s. The parameter a is the answer
