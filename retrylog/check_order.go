@@ -52,12 +52,12 @@ func (r *Record) checkAlone() error {
 		return fmt.Errorf("delay is %v, but the seed, number, lo and hi of the event give %v",
 			e.Delay, drawn)
 	case e.Kind == retry.RetryScheduled && e.Due.Sub(ends).Abs() > clockSkew:
-		// A log may contain times in whole seconds.
+		// A small difference is allowed, because a log may contain times in whole seconds.
 		return fmt.Errorf("due is %s, but the delay ends at %s", instant(e.Due), instant(ends))
 	case e.Kind == retry.CallFinished && (e.Reason == "" || e.Retry()):
-		return fmt.Errorf("%q is not a reason to stop", e.Reason)
+		return fmt.Errorf("reason is %q, which is not a reason to stop", e.Reason)
 	case e.Cause == nil && reasons[e.Reason].bits&mustCause != 0:
-		return fmt.Errorf("reason is %v, but there is no cause", e.Reason)
+		return fmt.Errorf("reason is %v, but the event has no cause", e.Reason)
 	case e.Cause != nil && !hasBit(e, mayCause|mustCause):
 		return fmt.Errorf("cause is %s, but the reason %v never has a cause", quoted(e.Cause), e.Reason)
 	case e.Err != nil && e.Reason == retry.ReasonSuccess:
@@ -97,12 +97,13 @@ func (r *Record) checkInTurn(previous *Record) error {
 	case ends && waits && e.Reset != b.Reset:
 		return fmt.Errorf("reset is %t, but %t in the event before", e.Reset, b.Reset)
 	case e.Elapsed < least:
-		return fmt.Errorf("elapsed is %v, but %v in the event before", e.Elapsed, want.Elapsed)
+		return fmt.Errorf("elapsed goes back from %v to %v", want.Elapsed, e.Elapsed)
 	case e.Time.Before(b.Time.Add(e.Elapsed - want.Elapsed - clockStep)):
 		return fmt.Errorf("time goes back from %s to %s, while elapsed goes on from %v to %v",
 			instant(b.Time), instant(e.Time), want.Elapsed, e.Elapsed)
 	case e.Kind == retry.RetryScheduled && number(e) == b.Max:
-		return fmt.Errorf("max is %d, so no retry can follow number %d", e.Max, number(e))
+		return fmt.Errorf("max is %d, so no retry can follow the attempt with number %d",
+			e.Max, number(e))
 	case ends && waits && !hasBit(e, waiting) && !nilArgument:
 		return fmt.Errorf("reason is %v, but a call can end between two attempts only if "+
 			"the caller cancels it, a time limit is reached, or the wait fails", e.Reason)
@@ -115,9 +116,10 @@ func (r *Record) checkInTurn(previous *Record) error {
 		return errors.New("the last attempt succeeded, so the call must end with the reason success")
 	case e.Err == nil, b.Err == nil && b.Kind != retry.AttemptFinished, isUnseen(previous, r),
 		e.Kind == retry.AttemptFinished:
-		// The errors may differ. An event may leave out the error of its attempt, because the
-		// AttemptFinished event of the same attempt contains it. An AttemptFinished has a new error, and
-		// so has the event after an attempt that the log lacks.
+		// In these cases, the errors of the two events may differ. An event may leave out the error of
+		// its attempt, because the AttemptFinished event of the same attempt contains the error. An
+		// AttemptFinished event contains the error of a new attempt. If the log lacks an attempt, the
+		// next event contains the error of this attempt.
 	case !sameText(e.Err, b.Err):
 		return fmt.Errorf("err is %s, but %s in the event before", quoted(e.Err), quoted(b.Err))
 	}
@@ -135,7 +137,7 @@ func (r *Record) checkFirst() error {
 	case !isFirst(e, false) && (!r.Logged || !slices.Contains(each[2:], e.Kind)):
 		return disorder("no call with this key has begun")
 	case e.Attempt < 1 && e.Kind != retry.CallFinished:
-		return fmt.Errorf("attempt is %d, but the attempts of a call count from 1", e.Attempt)
+		return fmt.Errorf("attempt is %d, but the attempts of a call are numbered from 1", e.Attempt)
 	case e.Attempt == 0 && !hasBit(e, unbegun):
 		return fmt.Errorf("attempt is 0, but the reason %v can end a call only after an attempt",
 			e.Reason)
@@ -145,8 +147,8 @@ func (r *Record) checkFirst() error {
 	return nil
 }
 
-// isFirst reports whether e is the first event of a call. running says whether a call with the
-// same key is in progress.
+// isFirst reports whether e is the first event of a call. The parameter `running` says whether a
+// call with the same key is in progress.
 func isFirst(e retry.Event, running bool) bool {
 	return e.Kind == retry.AttemptStarted && (e.Attempt == 1 || !running) ||
 		e.Kind == retry.CallFinished && e.Attempt == 0 || !running && refusal(e)
@@ -159,7 +161,7 @@ func refusal(e retry.Event) bool {
 	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil && hasBit(e, refused)
 }
 
-// isUnseen reports whether the log lacks an attempt between the events previous and r, because
+// isUnseen reports whether the log lacks an attempt between the events `previous` and r, because
 // the level of the logger was above Debug.
 func isUnseen(previous, r *Record) bool {
 	b, e := previous.Event, r.Event
@@ -167,9 +169,9 @@ func isUnseen(previous, r *Record) bool {
 		e.Kind == retry.CallFinished && e.Attempt != b.Attempt)
 }
 
-// expected returns the Attempt and the Number that r must have if it follows previous, and the
-// smallest Elapsed that it may have. ok reports whether an event of this kind can follow
-// previous.
+// expected returns the Attempt and the Number that r must have if r follows the event `previous`,
+// and the smallest Elapsed that r may have. The result `ok` reports whether an event of this kind
+// can follow `previous`.
 func expected(previous, r *Record) (want retry.Event, ok bool) {
 	b, e := previous.Event, r.Event
 	hidden, failed := isUnseen(previous, r), b.Kind == retry.AttemptFinished && b.Err != nil
@@ -185,8 +187,8 @@ func expected(previous, r *Record) (want retry.Event, ok bool) {
 	default:
 		return want, false
 	}
-	// The last attempt ran past HealthyAfter, so the call began anew: this attempt now counts as the
-	// first attempt, and has the Number 1. Elapsed is measured from the end of this attempt.
+	// If Reset is true, the last attempt ran past HealthyAfter, and the call began anew: this attempt
+	// now counts as the first attempt, and has the Number 1. Elapsed is measured from its end.
 	if (hidden || failed) && e.Reset {
 		want.Number, want.Elapsed = 1, 0
 	}
@@ -206,6 +208,6 @@ func maxMayDiffer(previous, e retry.Event) bool {
 
 // disorder returns an error for an event that is out of order.
 func disorder(format string, args ...any) error {
-	const hint = " (calls that run at once, or one within another, need keys of their own)"
+	const hint = " (calls that run at the same time, or inside another call, need different keys)"
 	return fmt.Errorf(format+hint, args...)
 }

@@ -385,12 +385,12 @@ func TestReplayRejects(t *testing.T) {
 		{"another max", edit(5, `"max":3`, `"max":4`), 5, "max is 4, but 3 in the event before"},
 		{"another attempt", edit(5, `"attempt":2`, `"attempt":3`), 5, "attempt is 3, but attempt 2 comes next"},
 		{"an attempt left out", edit(4, `"attempt":2`, `"attempt":3`), 4, "attempt is 3, but attempt 2 comes next"},
-		{"time runs backwards, a little", edit(3, `"elapsed":"30ms"`, `"elapsed":"29.999999ms"`), 3, "elapsed is 29.999999ms, but 30ms in the event before"},
+		{"time runs backwards, a little", edit(3, `"elapsed":"30ms"`, `"elapsed":"29.999999ms"`), 3, "elapsed goes back from 30ms to 29.999999ms"},
 		{"another max at a start", edit(4, `"max":3`, `"max":4`), 4, "max is 4, but 3 in the event before"},
 		{"another max because the policy is invalid, but a retry follows", edit(4, `"max":3`, `"max":2`), 5, "max is 3, but 2 in the event before"},
 		{"no time", edit(1, `2000-01-01T00:00:00Z`, `0001-01-01T00:00:00Z`), 1, "the event has no time"},
 		{"an elapsed below 0", edit(1, `"max":3`, `"max":3,"elapsed":"-5h"`), 1, "elapsed is -5h0m0s"},
-		{"attempt 0", edit(1, `"attempt":1`, `"attempt":0`), 1, "attempt is 0, but the attempts of a call count from 1"},
+		{"attempt 0", edit(1, `"attempt":1`, `"attempt":0`), 1, "attempt is 0, but the attempts of a call are numbered from 1"},
 		{"an attempt beyond max", edit(1, `"attempt":1`, `"attempt":4`), 1, "number is 4, and max is 3: max must be 1 or more and not below number (-1 means unlimited)"},
 		{"a max below -1", edit(1, `"max":3`, `"max":-2`), 1, "number is 1, and max is -2"},
 		{"attempts left out after a worker died", lines[0] + "\n" + lines[6], 2, "attempt is 3, but attempt 2 comes next"},
@@ -401,7 +401,7 @@ func TestReplayRejects(t *testing.T) {
 		{"a lo below 0", edit(3, `"lo":"160ms"`, `"lo":"-160ms"`), 3, "lo is -160ms, and hi is 240ms"},
 		{"a lo above hi", edit(3, `"lo":"160ms"`, `"lo":"250ms"`), 3, "lo is 250ms, and hi is 240ms: lo must not be negative, and hi must not be less than lo"},
 		{"a Wait that fails, but no retry was scheduled", edit(9, `"attempts_exhausted"`, `"wait_failed","cause":"no link"`), 9, "a wait failed, but no retry was scheduled"},
-		{"a Wait that fails without an error", strings.Join(lines[:3], "\n") + "\n" + strings.NewReplacer(`"attempt":3`, `"attempt":1`, "attempts_exhausted", "wait_failed").Replace(lines[8]), 4, "reason is wait_failed, but there is no cause"},
+		{"a Wait that fails without an error", strings.Join(lines[:3], "\n") + "\n" + strings.NewReplacer(`"attempt":3`, `"attempt":1`, "attempts_exhausted", "wait_failed").Replace(lines[8]), 4, "reason is wait_failed, but the event has no cause"},
 		{"a schedule with another error", edit(3, `"err":"connection refused"`, `"err":"fault"`), 3, `err is "fault", but "connection refused" in the event before`},
 		{"a retry of a success", edit(2, `"err":"connection refused",`, ``), 3, "the last attempt succeeded, so the call must end with the reason success"},
 		{"a negative delay", edit(3, `"delay":"`, `"delay":"-`), 3, "delay is -219"},
@@ -409,15 +409,15 @@ func TestReplayRejects(t *testing.T) {
 		{"the reason success after a failure", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "success", 1), `"err":"connection refused",`, "", 1), 9, `reason is success, but the last attempt failed: "connection refused"`},
 		{"the reason success with an error", edit(9, "attempts_exhausted", "success"), 9, `reason is success, but err is "connection refused"`},
 		{"the reason attempts_exhausted after a success", edit(8, `"err":"connection refused",`, ``), 9, "the last attempt succeeded, so the call must end with the reason success"},
-		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `"" is not a reason to stop`},
-		{"the reason retry, which does not stop a call", edit(9, "attempts_exhausted", "retry"), 9, `"retry" is not a reason to stop`},
+		{"no reason", edit(9, `,"reason":"attempts_exhausted"`, ``), 9, `reason is "", which is not a reason to stop`},
+		{"the reason retry, which does not stop a call", edit(9, "attempts_exhausted", "retry"), 9, `reason is "retry", which is not a reason to stop`},
 		{"exhausted in a wait", strings.Join(append(lines[:6:6], edit(9, `"attempt":3`, `"attempt":2`)[strings.LastIndex(log[:len(log)-1], "\n")+1:]), "\n"), 7, "reason is attempts_exhausted, but a call can end between two attempts only if the caller cancels it, a time limit is reached, or the wait fails"},
 		{"exhausted before the call began", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"attempts_exhausted"}`, 1, "attempt is 0, but the reason attempts_exhausted can end a call only after an attempt"},
 		{"a retry beyond max", edit(3, `"max":3`, `"max":1`), 3, "max is 1, but 3 in the event before"},
 		{"no max", `{"key":"k","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":0}`, 1, "number is 1, and max is 0"},
 		{"a negative duration", edit(2, `"took":"30ms"`, `"took":"-30ms"`), 2, "took is -30ms, and elapsed is 30ms: neither may be negative"},
 		{"a due that is not the end of the delay", edit(3, `"due":"2000`, `"due":"2001`), 3, "due is 2001-01-01T00:00:00.249325191Z, but the delay ends at 2000-01-01T00:00:00.249325191Z"},
-		{"the reason invalid without a cause", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but there is no cause"},
+		{"the reason invalid without a cause", strings.Join(lines[:8], "\n") + "\n" + strings.Replace(strings.Replace(lines[8], "attempts_exhausted", "invalid", 1), `"err":"connection refused",`, "", 1), 9, "reason is invalid, but the event has no cause"},
 		{"a cause, but the policy is valid", edit(9, `"elapsed"`, `"cause":"fault","elapsed"`), 9, `cause is "fault", but the reason attempts_exhausted never has a cause`},
 		{"a stop with another error", edit(9, `"err":"connection refused"`, `"err":"fault"`), 9, `err is "fault", but "connection refused" in the event before`},
 		{"an error, but no attempt has begun", `{"key":"k","kind":"call_finished","time":"2000-01-01T00:00:00Z","attempt":0,"max":3,"reason":"canceled","err":"fault"}`, 1, `err is "fault", but no attempt has begun`},
@@ -431,7 +431,7 @@ func TestReplayRejects(t *testing.T) {
 		{"a clock at the latest time", edit(9, "2000-01-01T00:00:00.654910854Z", "9999-12-31T23:59:59Z"), 0, ""},
 		{"a clock that goes back a little over a day", edit(4, "2000-01-01T00:00:00.249325191Z", "1999-12-31T00:00:00.249325190Z"), 4, "time goes back"},
 		{"four attempts, but max is 3", strings.ReplaceAll(four, `"max":4`, `"max":3`), 9, "attempt 3 is retried in"},
-		{"a retry of the last attempt", strings.ReplaceAll(strings.Join(lines[:3], "\n"), `"max":3`, `"max":1`), 3, "max is 1, so no retry can follow number 1"},
+		{"a retry of the last attempt", strings.ReplaceAll(strings.Join(lines[:3], "\n"), `"max":3`, `"max":1`), 3, "max is 1, so no retry can follow the attempt with number 1"},
 		{"two calls at once without keys", strings.Join([]string{lines[0], lines[0], lines[1], lines[1]}, "\n"), 4, "it follows attempt 1 failed"},
 		{"a reset without number 1", life(6, `"number":1,`, ``), 6, "attempt is 2, number is 2, and reset is true: number must be from 0 to attempt, and 1 if reset is true"},
 		{"number 1 without a reset", life(6, `,"reset":true`, ``), 6, "number is 1, but number 2 comes next"},
@@ -461,7 +461,7 @@ func TestReplayRejects(t *testing.T) {
 			require.ErrorContains(t, err, fmt.Sprintf("retrylog: line %d: ", row.line))
 			require.ErrorContains(t, err, row.says)
 			disorder := strings.HasPrefix(row.says, "no call") || strings.HasPrefix(row.says, "it follows") || strings.HasPrefix(row.says, "attempt is") && strings.HasSuffix(row.says, "comes next")
-			assert.Equal(t, disorder, strings.Contains(err.Error(), "need keys of their own"))
+			assert.Equal(t, disorder, strings.Contains(err.Error(), "need different keys"))
 			for _, c := range calls {
 				require.NotEmpty(t, c.Records, "the event that is rejected begins no call")
 				assert.Less(t, c.Records[len(c.Records)-1].Line, row.line)
@@ -477,7 +477,7 @@ func TestReplayRejects(t *testing.T) {
 		records, err := retrylog.Read(&log)
 		require.NoError(t, err)
 		_, err = retrylog.Replay(records)
-		require.ErrorContains(t, err, "one within another, need keys of their own")
+		require.ErrorContains(t, err, "inside another call, need different keys")
 	})
 	for field, lines := range map[string][]int{ // the lines whose event cannot have the field
 		`took:"1s"`: {1, 3, 9}, `hedged:true`: {1, 3, 9}, `delay:"1s"`: {1, 2, 9}, `due:"2000-01-01T00:00:00Z"`: {1, 2, 9}, `lo:"1s"`: {1, 2, 9},

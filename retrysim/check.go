@@ -57,8 +57,8 @@ func LoadAtMost(service string, factor float64) Condition {
 	}
 }
 
-// loadAt returns the load of a service in the window that starts at this second, as a multiple of
-// its normal load.
+// loadAt returns the load of a service in the 3 seconds that start at the given second, as a
+// multiple of its normal load.
 func (s System) loadAt(order []string, r Result, service string, second int) float64 {
 	normal := s.normalLoad(order, func(entry string) float64 {
 		calls, _ := sum(r.Services[entry].Seconds[second : second+window])
@@ -101,8 +101,8 @@ func Check(s System, conditions ...Condition) error {
 	}
 	for _, c := range conditions {
 		if _, known := s.Services[c.service]; c.service != "" && !known {
-			return fmt.Errorf("retrysim: there is no service %q: the services are %s",
-				c.service, strings.Join(s.names(), ", "))
+			return fmt.Errorf("retrysim: a Condition names the service %q, but the services of the "+
+				"System are %s", c.service, strings.Join(s.names(), ", "))
 		}
 		s.Duration = max(time.Duration(s.seconds())*time.Second, s.lastEnd()+c.needs)
 	}
@@ -129,7 +129,8 @@ func Check(s System, conditions ...Condition) error {
 	return errors.New("retrysim: " + strings.Join(texts, "; "))
 }
 
-// misses counts the runs that miss a Condition, and keeps what happened in the worst run.
+// The struct misses counts the runs that miss a Condition, and keeps what happened in the worst
+// run.
 type misses struct {
 	runs  int
 	worst float64

@@ -28,5 +28,5 @@ func TestCheck(t *testing.T) {
 	const empty = "retrysim: Check got no Condition or an empty Condition: write a Condition such as RecoversWithin(30*time.Second)"
 	assert.EqualError(t, Check(s, Condition{}), empty)
 	assert.EqualError(t, Check(s), empty)
-	assert.EqualError(t, Check(s, LoadAtMost("pay", 2)), `retrysim: there is no service "pay": the services are db, web`)
+	assert.EqualError(t, Check(s, LoadAtMost("pay", 2)), `retrysim: a Condition names the service "pay", but the services of the System are db, web`)
 }

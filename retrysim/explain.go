@@ -16,7 +16,7 @@ import (
 // a longer Duration, up to 16 times the Duration of s.
 func Explain(s System, runs int) (a Answer, err error) {
 	if runs < 1 {
-		return a, fmt.Errorf("retrysim: runs is %d: write how many, such as 10", runs)
+		return a, fmt.Errorf("retrysim: runs is %d: write how many runs to simulate, such as 10", runs)
 	}
 	if err = s.Validate(); err != nil {
 		return a, err

@@ -51,7 +51,7 @@ without retries: recovers \d+m?\d*s after the end of the last event
 	for _, part := range []string{`"verdict":"stays down"`, `"recovery":"0s"`, `"mean_wait":"`, `"without_retries":{`, `"limits":["`} {
 		assert.Contains(t, string(written), part)
 	}
-	assert.EqualError(t, second(Explain(system(t, small), 0)), "retrysim: runs is 0: write how many, such as 10")
+	assert.EqualError(t, second(Explain(system(t, small), 0)), "retrysim: runs is 0: write how many runs to simulate, such as 10")
 }
 
 // testdata/margins.json lists systems, their margin to 7 %, and the entry that fails first:
