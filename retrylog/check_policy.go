@@ -9,12 +9,13 @@ import (
 )
 
 // Check computes each decision of c again with p and compares it with the log. It returns a
-// [LineError] for the first line that a call with the policy p could not have written. If there
-// is no such line, it returns nil. Check compares these facts:
+// [LineError] for the first line that cannot come from a call with the policy p. If there is no
+// such line, it returns nil. Check compares these facts:
 //
 //   - Max must be the limit of p. For a job with its own limit, pass p.ForJob(limit).
-//   - A retry must have the jitter window that p computes from its Number and its Retry-After. The
-//     jitter window is the range from Lo to Hi, from which the delay is drawn.
+//   - For each retry, the jitter window in the log must equal the window that p computes from the
+//     Number and the Retry-After of this retry. The jitter window is the range from Lo to Hi, from
+//     which the delay is drawn.
 //   - If the call stopped because its attempts were exhausted, because the policy never retries,
 //     or because the policy is invalid, p must stop for the same reason.
 //   - A wait may fail, or end more than a second early, only if p has a Wait function.
@@ -50,7 +51,7 @@ func (c Call) Check(p retry.Policy) error {
 //   - a retry after a failure whose class may have its own limits and delays, which Check does not
 //     know. A failure may have such a class if the log names a class, or if p has a Classify.
 //
-// ByCode ends before the first record that Check rejects.
+// The result ends before the first record that Check rejects.
 func (c Call) ByCode(p retry.Policy) []Record {
 	byCode, _ := c.judge(p)
 	return byCode
@@ -79,9 +80,9 @@ func (c Call) judge(p retry.Policy) (byCode []Record, err error) {
 // A judge computes the decisions of a policy again.
 type judge struct{ policy retry.Policy }
 
-// compare returns an error if the policy would not have made the decision that e reports. The
-// error is nil if the log contains too little to know. previous is the event before e. byCode
-// reports whether a function of the program made the decision.
+// compare returns an error if the policy would not have made the decision that e reports. The error
+// is nil if the log contains too little to tell. The parameter `previous` is the event before e.
+// The result `byCode` reports whether a function of the program made the decision.
 func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	early := previous.Delay - (e.Elapsed - previous.Elapsed)
 	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
@@ -101,9 +102,10 @@ func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	return false, err
 }
 
-// healthy reports whether an attempt ran past HealthyAfter. previous is the last event of the
-// attempt. If the log contains no events of attempts, it does not say how long the attempt ran.
-// Then healthy reports whether any attempt under the policy can run past HealthyAfter.
+// healthy reports whether an attempt ran past HealthyAfter. The parameter `previous` is the last
+// event of the attempt. If the log contains no events about attempts, it does not say how long the
+// attempt ran. In this case, healthy reports whether any attempt under the policy can run past
+// HealthyAfter.
 func (j judge) healthy(previous retry.Event) bool {
 	p := retry.Policy{AttemptTimeout: j.policy.AttemptTimeout, HealthyAfter: j.policy.HealthyAfter}
 	a := retry.Attempt{Number: 1, Took: previous.Took}
@@ -132,13 +134,14 @@ func (j judge) compareRetry(e retry.Event) error {
 	}
 }
 
-// compareStop compares a CallFinished event with the policy. byCode reports whether RetryIf,
-// Classify, Wait or retry.Permanent stopped the call. Such a stop cannot be computed again.
+// compareStop compares a CallFinished event with the policy. The result `byCode` reports whether
+// RetryIf, Classify, Wait or retry.Permanent stopped the call. Such a stop cannot be computed
+// again.
 func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	invalid := j.policy.Validate() != nil
 	switch success := e.Reason == retry.ReasonSuccess; {
 	case success && invalid && e.Cause == nil:
-		return false, gives(retry.ReasonInvalid)
+		return false, mismatch(retry.ReasonInvalid)
 	case success && !invalid && e.Cause != nil:
 		return false, errors.New("the cause says that the policy is invalid, but the policy is valid")
 	case success, e.Reason == retry.ReasonInvalid && e.Err == nil: // a nil context or function
@@ -168,15 +171,15 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 		mayStop = true
 	}
 	if says == retry.ReasonInvalid || !mayStop && !byCode {
-		err = gives(says)
+		err = mismatch(says)
 	}
 	return byCode, err
 }
 
-// gives returns the error for a call that stopped although the policy says to retry, or stopped for
-// another reason than the policy says. The parameter `reason` is the Reason according to the
-// policy.
-func gives(reason retry.Reason) error {
+// mismatch returns the error for a call that stopped although the policy says to retry, or that
+// stopped for another reason than the policy says. The parameter `reason` is the Reason according
+// to the policy.
+func mismatch(reason retry.Reason) error {
 	if reason == retry.ReasonRetry {
 		return errors.New("the policy says to retry")
 	}
@@ -189,8 +192,9 @@ func (j judge) decide(e retry.Event) retry.Decision {
 	p := j.policy.ForJob(0) // e may come from a job, which waits for a longer Retry-After than a call
 	p.RetryIf = nil
 	if !j.hasNoClass(e) {
-		// The real class and its delay are unknown. The class below always has the Delay of e, so Next
-		// only applies the limits of the policy, such as MaxAttempts and MaxElapsed, to this Delay.
+		// The log does not contain the real class and its delays. So this code gives Next a class whose
+		// delay is always the Delay in the log. Next then only checks this Delay against the limits of
+		// the policy, such as MaxAttempts and MaxElapsed.
 		p.Classify = func(error) *retry.Class {
 			return &retry.Class{
 				Backoff: retry.Fixed(e.Delay), MaxDelay: math.MaxInt64, Jitter: retry.Proportional(0),
@@ -205,7 +209,7 @@ func (j judge) decide(e retry.Event) retry.Decision {
 	})
 }
 
-// hasNoClass reports whether the failure in e surely has no class, so that the policy alone
+// hasNoClass reports whether the failure in e certainly has no class, so that the policy alone
 // decides.
 func (j judge) hasNoClass(e retry.Event) bool {
 	return j.policy.Classify == nil && e.Class == ""

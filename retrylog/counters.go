@@ -91,7 +91,7 @@ type Snapshot struct {
 	// Calls is how many calls began. A job of a queue is counted only by the process that makes its
 	// first attempt.
 	Calls    int64 `json:"calls"`
-	Retried  int64 `json:"retried"`  // calls that had a retry
+	Retried  int64 `json:"retried"`  // calls that made at least one retry
 	Attempts int64 `json:"attempts"` // attempts that started
 	Retries  int64 `json:"retries"`  // attempts after the first attempt of a call
 

@@ -102,10 +102,10 @@ var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 // crashes several times leaves only a few values on a line.
 const mostInLine = 1000
 
-// split returns the JSON values of a line. torn reports whether a part of the line is missing. If a
-// part is missing, split skips each text that is not JSON: it goes on at the next match of
-// `beginning`. If no part is missing, split stops at the first text that is not JSON. fault says
-// why an event is not valid JSON.
+// split returns the JSON values of a line. The result `torn` reports whether a part of the line is
+// missing. If a part is missing, split skips each text that is not JSON: it goes on at the next
+// match of `beginning`. If no part is missing, split stops at the first text that is not JSON. The
+// result `fault` says why an event is not valid JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
@@ -166,8 +166,8 @@ func (l *Reader) add(r Record, prefix []byte, from string) {
 	l.next.Records = append(l.next.Records, r)
 }
 
-// sources matches a prefix that names the source of a line. Such prefixes come from kubectl
-// --prefix, docker compose, both forms of syslog, and journalctl.
+// The pattern sources matches a prefix that names the source of a line. Such prefixes come from
+// kubectl --prefix, docker compose, syslog (RFC 3164 and RFC 5424), and journalctl.
 var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]string{
 	`\[(pod/\S+)\] `,
 	`(\S+) +\|`,

@@ -24,7 +24,8 @@ func Explain(records []Record) string {
 	return string(text)
 }
 
-// appendLine appends the line of r to text. Appending saves allocations when a log is long.
+// appendLine appends the line that describes r to `text`. Appending saves allocations when a log is
+// long.
 func (r *Record) appendLine(text []byte, withError bool) []byte {
 	e := &r.Event
 	if !e.Time.IsZero() {
@@ -43,8 +44,8 @@ func (r *Record) appendLine(text []byte, withError bool) []byte {
 	return text
 }
 
-// describe returns the part of the line of r that says what happened. It leaves out the time and
-// the error.
+// describe returns a part of the line that Explain writes for r: the part that says what happened,
+// without the time and the error.
 func describe(r Record) string { return string(r.describe(nil)) }
 
 func (r *Record) describe(text []byte) []byte {

@@ -13,8 +13,8 @@ type key struct {
 	text  bool // whether a value that is not a JSON string is ignored
 }
 
-// keys contains all known keys. The keys of the list "fields" come first, and have the same indexes
-// as in that list.
+// The variable keys contains all known keys. The keys of the list "fields" come first, and have the
+// same indexes as in that list.
 var keys = keysOf(fields)
 
 func keysOf(fields []field) map[string]*key {
@@ -25,8 +25,8 @@ func keysOf(fields []field) map[string]*key {
 	return all
 }
 
-// indexes returns the index of each name in names. Spaces separate the names. It adds new names
-// to keys.
+// The function indexes returns the index of each key in a list of key names, which are separated by
+// spaces. If a key is not yet in the variable `keys`, the function adds the key.
 func indexes(names string) (list []int) {
 	for name := range strings.FieldsSeq(names) {
 		if keys[name] == nil {
@@ -45,7 +45,7 @@ func indexes(names string) (list []int) {
 //     line are not searched for events, because a client could have forged an event in them.
 //   - places: These keys name the source of a line. Loggers, Fluent Bit and journald write them.
 //     If a line has several of these keys, the first key of this list is used.
-//   - groups: The values of these keys may be objects that contain place keys.
+//   - groups: The values of these keys may be objects that contain keys of the list `places`.
 //   - carried: Under one of these keys, a collector stores the line that a program wrote.
 var (
 	required = indexes("kind attempt max")
@@ -65,8 +65,8 @@ func init() {
 	}
 }
 
-// lastKeys maps a kind of event to the last key that slog always writes for it. For all other
-// kinds, this key is "reason".
+// lastKeys maps a kind of event to the last key that Slog always writes for it. For all other
+// kinds, the last key is "reason".
 var lastKeys = map[string]string{
 	"attempt_started": "elapsed", "attempt_finished": "took", "retry_scheduled": "err",
 }

@@ -75,12 +75,12 @@ type Reader struct {
 	in   *bufio.Reader
 	line []byte
 	next Line
-	err  error     // the error that ended the log
+	err  error     // why no more lines can be read, such as io.EOF; nil: more can be read
 	last time.Time // the time of the last event
 	v    *values
 }
 
-// NewReader returns a Reader of r.
+// NewReader returns a Reader that reads a log from r.
 func NewReader(r io.Reader) *Reader {
 	return &Reader{in: bufio.NewReaderSize(r, 64<<10), v: newValues()}
 }

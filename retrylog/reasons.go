@@ -17,8 +17,8 @@ const (
 	mustCause             // an event with this reason always has a Cause
 )
 
-// reasons contains the reasons to stop that this version knows. The text of each reason is its
-// text in Explain.
+// The variable reasons lists the reasons to stop that this version knows. The field `text` is what
+// Explain writes for the reason.
 var reasons = map[retry.Reason]struct {
 	text string
 	bits int

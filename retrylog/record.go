@@ -13,8 +13,8 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// A Record is an event with the key of its call and its place in a log. Its JSON contains only
-// the Key, the Event and Hedged.
+// A Record is an event with the key of its call and its place in a log. The JSON of a Record
+// contains only the Key, the Event and Hedged.
 type Record struct {
 	Key   string // the key of the call, see WithKey; "" if the call has no key
 	Event retry.Event
@@ -24,7 +24,7 @@ type Record struct {
 	Hedged bool
 
 	Line   int    // the number of the line, from 1; 0 if the Record was not read from a log
-	Source string // the pod, service or process in the line; "" if the line names no source
+	Source string // the pod, service or process that the line names; "" if it names none
 	Task   string // the task in a pipeline of retryflow; "" if the event is not from a pipeline
 
 	// Logged is true if a logger wrote the line, see Slog. A logger whose level is above Debug does
@@ -42,7 +42,7 @@ type field struct {
 	key     string
 	pointer func(*Record) any // returns a pointer to the field of a Record
 	kinds   []retry.EventKind // the kinds of events that may have the field
-	always  bool              // slog writes the field even if it is zero
+	always  bool              // Slog writes the field even if it is zero
 }
 
 var (
@@ -58,7 +58,7 @@ var (
 // written by a newer version.
 func isKnown(kind retry.EventKind) bool { return slices.Contains(each, kind) }
 
-// fields contains all fields in the order in which slog writes them.
+// The variable fields lists the fields of a Record in the order in which Slog writes them.
 var fields = []field{
 	{"key", func(r *Record) any { return &r.Key }, each, false},
 	{"kind", func(r *Record) any { return &r.Event.Kind }, each, true},
@@ -82,8 +82,8 @@ var fields = []field{
 	{"cause", func(r *Record) any { return &r.Event.Cause }, ended, false},
 }
 
-// bare returns r without a Number that equals its Attempt, and without the Reason of a retry. A log
-// leaves out both.
+// bare returns a copy of r without the values that a log leaves out. It removes the Number if the
+// Number equals the Attempt. It removes the Reason if r is a RetryScheduled event with ReasonRetry.
 func (r Record) bare() Record {
 	e := &r.Event
 	if e.Number == e.Attempt {
@@ -95,8 +95,8 @@ func (r Record) bare() Record {
 	return r
 }
 
-// number returns the Number of e. If Number is 0, as in an event made by hand, it returns
-// Attempt.
+// The function number returns the Number of e. If the Number is 0, as in an event made by hand, it
+// returns the Attempt.
 func number(e retry.Event) int { return cmp.Or(e.Number, e.Attempt) }
 
 // isZero reports whether a field of r is zero.
@@ -109,7 +109,7 @@ func (r Record) String() string { return string(r.appendLine(nil, true)) }
 // MarshalJSON returns the JSON of [retry.Event.MarshalJSON] with up to two more fields. If r has
 // a Key, "key" is the first field. If Hedged is true, "hedged" is the last field.
 func (r Record) MarshalJSON() ([]byte, error) {
-	data, err := r.Event.MarshalJSON() // json.Marshal would also check the JSON
+	data, err := r.Event.MarshalJSON() // json.Marshal would check the result once more
 	if err == nil && r.Hedged {
 		data = append(data[:len(data)-1], `,"hedged":true}`...)
 	}

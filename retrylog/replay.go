@@ -42,7 +42,7 @@ import (
 // next worker may be up to a second behind. So Elapsed may go back by up to a second between two
 // attempts. Replay allows this in all calls, because a log does not say whether a call is a job.
 func Replay(records []Record) (calls []Call, err error) {
-	running := map[string]int{} // for the key of each running call: its index in `calls`
+	running := map[string]int{} // the index in `calls` of each running call, by the key of the call
 	for i, r := range records {
 		r.Line = cmp.Or(r.Line, i+1) // a record without a Line gets its position
 		index, ok := running[r.Key]

@@ -12,7 +12,8 @@ import (
 	"github.com/goretry/retry/internal/printable"
 )
 
-// Slog returns an OnEvent that logs to logger, or to slog.Default() if logger is nil:
+// Slog returns a function for the OnEvent of policies. It writes to the given logger, or to
+// slog.Default() if the logger is nil:
 //
 //	level    line
 //	Warn     a retry, with the error, the attempt and the delay
@@ -24,11 +25,11 @@ import (
 //	Debug    the start and the result of each attempt
 //	Debug    the end of a call that succeeded at its first attempt
 //
-// The messages are constant. The attributes have the keys and values of the event's JSON: a
-// delay, for example, is a string such as "212ms". The time of a line is the time of the event.
-// [Read] can read the lines, unless logger has a group. If the level of logger is above Debug,
-// the log contains only the retries and the ends of calls. The delay of a retry can be computed
-// from its line alone, see [retry.Draw].
+// The messages are constant. The attributes have the keys and values of the event's JSON: a delay,
+// for example, is a string such as "212ms". The time of a line is the time of the event. [Read] can
+// read the lines, unless the logger has a group (see [slog.Logger.WithGroup]). If the level of the
+// logger is above Debug, the log contains only the retries and the ends of calls. The delay of a
+// retry can be computed from its line alone, see [retry.Draw].
 //
 // The key of [WithKey] is the attribute "key". The text of an error is one line in which control
 // characters are escaped, as in [Explain]. A handler can get the original error with errors.As.

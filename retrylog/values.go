@@ -14,9 +14,9 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// values contains the value of each known key of a line as text. If the line is JSON, all of these
-// keys are in one object of the line. If a key occurs twice, its last value counts. A text may
-// share the memory of the line, so it is valid only until the Reader reads the next line.
+// The struct values contains the value of each known key of a line as text. If the line is JSON,
+// all of these keys are in one object of the line. If a key occurs twice, its last value counts. A
+// text may share the memory of the line, so it is valid only until the Reader reads the next line.
 type values struct {
 	texts [][]byte // the value of each key, by key.index; nil if the line lacks the key
 	built Record   // the result of the method `record`; a local Record would be allocated per line
@@ -26,10 +26,10 @@ func newValues() *values {
 	return &values{texts: make([][]byte, len(keys))}
 }
 
-// object adds the known keys of a JSON object to v. A group is a key such as "kubernetes" whose
-// value is another object. For a group, `object` stores "{}" as the value, and adds only those keys
-// of the group that name the source of the line, such as "pod". `outer` is false if this call reads
-// the value of a group.
+// The method object adds the known keys of a JSON object to v. A group is a key such as
+// "kubernetes" whose value is another object. For a group, `object` stores "{}" as the value, and
+// adds only those keys of the group that name the source of the line, such as "pod". `outer` is
+// false if this call reads the value of a group.
 func (v *values) object(object []byte, outer bool) {
 	for name, value := range strict.Members(object) {
 		k := keys[string(name)]
@@ -53,11 +53,11 @@ func (v *values) object(object []byte, outer bool) {
 // an object. The keys inside the object are stored on their own.
 var emptyGroup = []byte("{}")
 
-// pairs adds the known keys of a line of key=value pairs to v. It stops at the first word that is
-// not a pair, or at a value whose closing quotation mark is missing. It returns the rest of the
-// line. endless reports whether the quotation mark is missing. A line of package slog has no
-// rest, because slog quotes every text with a space. pairs takes linear time, because no step
-// copies the rest of the line.
+// The method pairs reads a line of key=value pairs, and adds the known keys to v. It stops at the
+// first word that is not a pair, or at a value whose closing quotation mark is missing. It returns
+// the rest of the line. The result `endless` reports whether the quotation mark is missing. A line
+// of package slog has no rest, because slog quotes every text that contains a space. The method
+// takes linear time, because no step copies the rest of the line.
 func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 	for len(line) > 0 {
 		word, _, _ := bytes.Cut(line, []byte(" "))
@@ -109,8 +109,8 @@ func (v *values) firstText(indexes []int) string {
 	return ""
 }
 
-// requiredKeys returns how many of the required keys v has. It returns 0 if a logger wrote the
-// line and the kind is unknown, because another program may use keys with the same names.
+// requiredKeys returns how many keys of the list `required` v contains. It returns 0 if a logger
+// wrote the line and the kind is unknown, because another program may use keys with the same names.
 func (v *values) requiredKeys() (n int) {
 	if v.logged() && !isKnown(retry.EventKind(v.get("kind"))) {
 		return 0
@@ -168,9 +168,9 @@ func (f *valueFault) Error() string {
 	return fmt.Sprintf("%s is %.60q: write %s", f.key, f.text, f.write)
 }
 
-// isCut reports whether the line was cut off within this value. It is true if the key of the value
-// is the last key of the line, and the value lacks the "s" at the end of a duration. `last` is the
-// last key of the line.
+// isCut reports whether the line was cut off within this value. The parameter `last` is the last
+// key that a complete line has. isCut returns true if the value belongs to this key, and lacks the
+// "s" at the end of a duration.
 func (f *valueFault) isCut(last string) bool {
 	return f.key == last && !strings.HasSuffix(f.text, "s")
 }

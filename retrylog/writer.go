@@ -28,7 +28,7 @@ func (w *Writer) OnEvent(ctx context.Context, e retry.Event) {
 	if w.err != nil {
 		return
 	}
-	line, err := recordOf(ctx, e).MarshalJSON() // json.Marshal would also check the JSON
+	line, err := recordOf(ctx, e).MarshalJSON() // json.Marshal would check the result once more
 	if err == nil {
 		_, err = w.w.Write(append(line, '\n'))
 	}

@@ -28,7 +28,8 @@ type Answer struct {
 	// runs with this Verdict, it is the middle one in the order of Recovery, EmptyIn and Lost.
 	Outcome Outcome `json:"outcome"`
 
-	// WithoutRetries is the Outcome of the same run if each call makes only one attempt.
+	// WithoutRetries is the Outcome of a second run, with the same seed, in which each call makes only
+	// one attempt.
 	WithoutRetries Outcome `json:"without_retries"`
 
 	Run Result `json:"run"` // the run that Outcome describes

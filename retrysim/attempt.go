@@ -11,7 +11,7 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// startAttempt starts an attempt of the current call of a request.
+// startAttempt starts an attempt of the call that the request r is making to another service.
 func (e *engine) startAttempt(r *request) {
 	to := r.edge()
 	r.sent, r.paid = e.now, false
@@ -43,7 +43,7 @@ func (e *engine) startAttempt(r *request) {
 	}
 }
 
-// timeOut ends the attempts of an edge whose timeout has passed.
+// timeOut ends the attempts of an edge that have lasted as long as its AttemptTimeout.
 func (e *engine) timeOut(v *service, step uint32) {
 	for to := &v.edges[step]; len(to.timeouts) > 0; to.timeouts = to.timeouts[1:] {
 		switch first := to.timeouts[0]; {
@@ -58,8 +58,8 @@ func (e *engine) timeOut(v *service, step uint32) {
 	}
 }
 
-// attempted ends an attempt of the current call of a request. err is nil if the attempt
-// succeeded.
+// attempted ends an attempt of the call that the request r is making. The parameter `err` is nil if
+// the attempt succeeded.
 func (e *engine) attempted(r *request, err error) {
 	r.gen++
 	r.down = nil
@@ -134,8 +134,8 @@ func (e *engine) pay(r *request) (allowed bool) {
 	return allowed
 }
 
-// tell sends an event of a call to the OnEvent of its policy. The key of the call consists of the
-// name of the calling service and the number of the call: "web-17" is the 17th call of web.
+// tell passes an event of a call to the OnEvent of the call's policy. The key of the call consists
+// of the name of the calling service and the number of the call: "web-17" is the 17th call of web.
 func (e *engine) tell(r *request, ev retry.Event) {
 	to := r.edge()
 	if to.policy.OnEvent == nil {

@@ -21,9 +21,9 @@ func NewBudget(b *retry.Budget) *Budget {
 	return &Budget{newBudget(b)}
 }
 
-// Take takes one retry out of the Budget, and reports whether this retry is allowed. number is 1
-// for the first retry of a call, 2 for the second, and so on. If the Budget is empty, its Grace may
-// still allow the retry, but only if the retry is one of the first four of its call.
+// Take takes one retry out of the Budget, and reports whether this retry is allowed. The parameter
+// `number` is 1 for the first retry of a call, 2 for the second, and so on. If the Budget is empty,
+// its Grace may still allow the retry, but only if the retry is one of the first four of its call.
 func (b *Budget) Take(now time.Duration, number int) bool {
 	if b == nil {
 		return true
@@ -32,7 +32,7 @@ func (b *Budget) Take(now time.Duration, number int) bool {
 	return allowed
 }
 
-// Success records that a call succeeded at the time now. It puts a part of a retry back into the
+// Success records that a call succeeded at the time `now`. It puts a part of a retry back into the
 // Budget. The part is the Ratio of the Budget, so 0.1 is a tenth of a retry.
 func (b *Budget) Success(now time.Duration) {
 	if b != nil {
@@ -51,8 +51,8 @@ const (
 
 // These two constants have the same values in retry.Budget.
 const (
-	graceRetry = 4                  // how many retries of a call may use the Grace
-	graceRest  = int64(time.Minute) // for this long before a Grace, no retry finds the budget empty
+	graceRetry = 4                  // a Grace may allow the first retries of a call, up to this number
+	graceRest  = int64(time.Minute) // a Grace needs this time in which no retry finds the budget empty
 )
 
 // A budget is a retry.Budget in simulated time. It has an account for each client. The retries
@@ -135,8 +135,8 @@ func (b *budget) account(client uint32, now int64) *account {
 }
 
 // take takes one retry out of the budget of a client. The parameter `number` is 1 for the first
-// retry of a call. paid is false if Grace allowed the retry, because a Grace takes nothing out of
-// the budget.
+// retry of a call. The result `paid` reports whether a retry was taken out of the budget. A Grace
+// can allow a retry, but it takes nothing out of the budget.
 func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool) {
 	a := b.account(client, now)
 	holds, most := b.full-a.spent, b.full+a.peak
@@ -160,8 +160,8 @@ func timeSince(moment, now int64) int64 {
 	return math.MaxInt64
 }
 
-// success puts the share of one success back. Like retry.Budget, it applies the refills and decays
-// that are due only if the share brings the budget up to the next whole retry.
+// success puts back the part of a retry that one successful call earns. Like retry.Budget, it
+// applies the refills and decays that are due only if this part completes a whole retry.
 func (b *budget) success(client uint32, now int64) {
 	if b.decay > 0 && b.accounts[client] == nil {
 		b.account(client, now)

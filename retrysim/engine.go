@@ -11,13 +11,13 @@ import (
 )
 
 // An engine simulates one run. Everything that happens is an event in a heap. An event or a queue
-// entry is never removed before its turn. Instead, it carries the generation of its request. It
-// is skipped if the request has a newer generation when its turn comes.
+// entry is never removed early. Instead, it carries the generation of its request. The engine skips
+// the event or the entry if the request has a newer generation by then.
 type engine struct {
 	now      int64 // nanoseconds since the start
 	epoch    time.Time
 	second   int // the current second, from 0
-	patience int // how many seconds after the end the engine waits for the last calls
+	patience int // for how many seconds after the Duration the engine waits for the last calls
 	events   heap
 	popped   int
 	err      error
@@ -51,7 +51,7 @@ type service struct {
 	busy    int // workers that handle a request
 	queue   []entry
 	queued  int  // how many entries of queue are not stale
-	feeding bool // true while the method feed runs
+	feeding bool // true while the method `feed` runs
 	calls   uint32
 
 	// The fields below are counters.
@@ -70,16 +70,16 @@ type service struct {
 	work, wasted float64
 }
 
-// An edge is the state of an Edge in an engine.
+// An edge is the state of an Edge, a call from one service to another, during a run.
 type edge struct {
 	policy retry.Policy
 	to     *service
 	limit  int // EffectiveMax
 	budget *budget
 
-	// timeouts contains an entry for each attempt in flight. All timeouts of an edge are equally
-	// long, so they end in the order in which they began. The heap contains only the
-	// first timeout of each edge.
+	// timeouts contains an entry for each attempt in flight. All timeouts of an edge are equally long,
+	// so they expire in the order in which the attempts began. The heap contains only the first
+	// timeout of each edge.
 	timeouts []entry
 }
 
@@ -141,7 +141,7 @@ func newEngine(s System, seed uint64) *engine {
 	return e
 }
 
-// run simulates this many seconds.
+// run simulates until as many seconds have passed as the parameter `seconds` says.
 func (e *engine) run(seconds int) error {
 	for e.second < seconds && e.err == nil {
 		e.handleNext()

@@ -22,8 +22,8 @@ type key struct {
 	write string // what to write if the value is not valid
 }
 
-// readKeys stores the values of m in the fields that keys point to. If m lacks a key, the field of
-// this key is unchanged.
+// readKeys stores the values of m in the fields to which the list `keys` points. If m lacks a key,
+// the field of this key is unchanged.
 func readKeys(m *strict.Mapping, keys []key) {
 	for _, k := range keys {
 		strict.Take(m, k.name, k.write, func(text json.RawMessage) bool {

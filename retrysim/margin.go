@@ -25,7 +25,7 @@ func (s System) margin(runs int, back bool) (share float64, fails string, err er
 		// the first `hi` has not been tested with this seed: it is the result of the earlier seeds. So
 		// the loop below tries this load first.
 		lo, hi := least, share
-		step := share // how far the next load to try is below hi
+		step := share // the next load to try is at most this far below `hi`
 		if seed > 0 {
 			// Most seeds have nearly the same result as the first seed, so the search for a load at which s
 			// comes back starts with a small step.
@@ -62,7 +62,7 @@ func (s System) hasPool() bool {
 	return false
 }
 
-// loaded returns a copy of s in which the rates of calls from outside are multiplied by factor.
+// loaded returns a copy of s in which the rates of calls from outside are multiplied by `factor`.
 func (s System) loaded(factor float64) System {
 	s.Events = slices.Clone(s.Events)
 	for i := range s.Events {

@@ -39,7 +39,7 @@ type Outcome struct {
 	Wasted float64 `json:"wasted"`
 
 	Runs  int `json:"runs,omitzero"`  // how many runs [Explain] made; 0 for the one run of [Run]
-	Agree int `json:"agree,omitzero"` // how many of these runs have this Verdict
+	Agree int `json:"agree,omitzero"` // how many of these runs ended with the Verdict above
 
 	seed  uint64
 	since int // calls since the start of the first event

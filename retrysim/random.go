@@ -22,7 +22,7 @@ func newStream(seed uint64, service, use string) stream {
 	return stream{rand.NewPCG(retry.SeedOf(text), retry.SeedOf(text+" "))}
 }
 
-// share returns a number that is at least 0 and below 1.
+// share returns a random number that is at least 0 and below 1.
 func (s stream) share() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
 // exponential returns an exponentially distributed time with this mean, by the method of von
@@ -55,8 +55,8 @@ func (s stream) normal(mean float64) int64 {
 	return nanoseconds(mean * max(0, 1+float64(0.25*deviation)))
 }
 
-// nanoseconds rounds a time to whole nanoseconds. It limits a time to 2^61 ns, so that adding it
-// to the present time never overflows. No simulation is that long.
+// The function nanoseconds rounds a time to whole nanoseconds. The result is at most 2^61 ns, so
+// that adding it to the present time never overflows. No simulation is that long.
 func nanoseconds(d float64) int64 {
 	const longest = 1 << 61
 	if d >= longest {

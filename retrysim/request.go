@@ -12,16 +12,16 @@ type request struct {
 	came     int64
 	began    int64 // when the request got a worker
 	sent     int64 // when the attempt in flight began
-	called   int64 // when the first attempt of the call began
+	called   int64 // when the call began, or when its last attempt past HealthyAfter ended
 	seed     uint64
 	up       *request // the request that waits for the answer; nil if no request waits
 	down     *request // the request of the attempt in flight
-	attempt  int32    // the number of the attempt; 1 again for one that ran past HealthyAfter
+	attempt  int32    // the number of the attempt; an attempt past HealthyAfter counts as number 1
 	left     int32    // retries that are left of the lent Budget; -1 if no Budget was lent
 	gen      uint32   // the generation; an older event or entry about this request is stale
 	client   uint32
-	call     uint32 // the number of the call, among all calls of its service
-	before   int32  // how many attempts came before the last one that ran past HealthyAfter
+	call     uint32 // the number of the call, among all calls that the service makes
+	before   int32  // how many attempts came before the last attempt that ran past HealthyAfter
 	step     uint16 // the index of the call in Calls
 	handled  bool   // the request has a worker
 	outside  bool   // the request is a call from outside
@@ -31,8 +31,8 @@ type request struct {
 
 func (r *request) edge() *edge { return &r.edges[r.step] }
 
-// An entry is a request in a queue. The entry is stale if its gen differs from the gen of the
-// request.
+// An entry is a request in a queue, or in the list of timeouts of an edge. The entry is stale if
+// its gen differs from the gen of the request.
 type entry struct {
 	at  int64
 	r   *request
@@ -153,9 +153,9 @@ func (e *engine) release(r *request) {
 	e.feed(v)
 }
 
-// feed starts requests from the queue while a worker is idle. A request may end as soon as it
-// starts, and then calls feed again. This inner call returns at once, because the loop of the
-// outer call goes on.
+// feed starts requests from the queue while a worker is idle. If a request ends as soon as it
+// starts, the method release calls `feed` again, although the first call of `feed` has not
+// returned. The second call does nothing, because the loop of the first call goes on.
 func (e *engine) feed(v *service) {
 	if v.feeding {
 		return

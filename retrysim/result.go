@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/retrydialect/strict"
 )
 
-// A Result describes one run of a [System]. In JSON durations are text, such as "1.5s".
+// A Result describes one run of a [System]. In JSON, durations are text, such as "1.5s".
 type Result struct {
 	Outcome Outcome `json:"outcome"`
 

@@ -24,11 +24,11 @@ func Run(s System, seed uint64) (Result, error) {
 	return r, nil
 }
 
-// simulate runs s, which is valid, and judges the run by the calls that worked in it.
+// simulate makes one run of s, and judges the run by the calls that worked in it. s must be valid.
 func (s System) simulate(seed uint64) (Result, error) { return s.goOn(newEngine(s, seed)) }
 
-// goOn simulates until the end of s. The engine may have been made for a copy of s with a longer
-// Duration.
+// goOn simulates the Duration of s, and then the longest Patience. The engine may have been made
+// for a copy of s with a longer Duration.
 func (s System) goOn(e *engine) (Result, error) {
 	if err := e.run(s.seconds() + e.patience); err != nil {
 		return Result{}, err

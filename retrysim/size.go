@@ -12,14 +12,17 @@ import (
 const (
 	mostAttempts = 1_000_000 // the most attempts that one call from outside may cause at a service
 	endless      = 1000      // the assumed limit of a call that has no limit on attempts
-	largeRun     = 200_000   // a system is divided (see Answer.Scale) if its run takes more events
-	leastPool    = 50        // no pool is divided below this size: chance dominates in small pools
-	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service: 112 MB
-	longRun      = 2_000_000 // prolong does not lengthen a run to more events than this
+	largeRun     = 200_000   // a system whose run takes more events is divided (see Answer.Scale)
+	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service (112 MB)
+	longRun      = 2_000_000 // the method prolong lengthens no run to more events than this
+
+	// A division leaves at least this many workers, places in a queue, and clients of a service (or
+	// retries in a Budget), because chance would dominate in smaller numbers.
+	leastPool = 50
 )
 
-// checkSize returns an error if the simulation of s would take too long. It considers two cases:
-// no attempt fails, or every attempt fails.
+// checkSize returns an error if the simulation of s would take too long, or if its Result would
+// take too much memory. It considers two cases: no attempt fails, or every attempt fails.
 func (s System) checkSize(order []string) error {
 	if err := s.checkAttempts(order); err != nil {
 		return err
@@ -35,8 +38,8 @@ func (s System) checkSize(order []string) error {
 	return nil
 }
 
-// checkAttempts returns an error if the attempts of all layers multiply to more than
-// mostAttempts.
+// checkAttempts returns an error if one call from outside could become more attempts at a service
+// than mostAttempts. If web calls db, and db calls disk, the attempts of both calls multiply.
 func (s System) checkAttempts(order []string) error {
 	attempts := map[string]float64{}
 	for _, name := range order {
@@ -58,7 +61,7 @@ func (s System) checkAttempts(order []string) error {
 	return nil
 }
 
-// events estimates how many events a run takes if no attempt fails.
+// The method events estimates how many events a run takes if no attempt fails.
 func (s System) events(order []string) float64 {
 	peak := func(name string) float64 {
 		rate := s.Services[name].Rate
@@ -76,8 +79,8 @@ func (s System) events(order []string) float64 {
 	return 2 * load * float64(s.seconds())
 }
 
-// normalLoad returns how many requests a second each service gets if no attempt fails. rate
-// returns how many calls a second a service gets from outside.
+// normalLoad returns how many requests each service gets in a second if no attempt fails. The
+// function `rate` returns how many calls a service gets from outside in a second.
 func (s System) normalLoad(order []string, rate func(name string) float64) map[string]float64 {
 	load := make(map[string]float64, len(order))
 	for _, name := range order {
@@ -89,16 +92,17 @@ func (s System) normalLoad(order []string, rate func(name string) float64) map[s
 	return load
 }
 
-// load returns how many requests a second each service gets at the Rates of s if no attempt
-// fails.
+// load returns how many requests each service gets in a second if no attempt fails and the calls
+// from outside come at the Rates of s.
 func (s System) load() map[string]float64 {
 	order, _ := s.order()
 	return s.normalLoad(order, func(name string) float64 { return s.Services[name].Rate })
 }
 
-// scale returns the number by which s is divided before the simulation. It is 1 if s is not
-// large. Each pool, queue and budget keeps at least the size leastPool, because smaller queues
-// would behave differently.
+// scale returns the divisor for the simulation of a large system: the engine simulates 1/scale of
+// s. The divisor is 1 if s is not large. After the division, each number that the method sizes
+// returns, such as the workers, is still at least leastPool, because smaller numbers would behave
+// differently.
 func (s System) scale() int {
 	order, _ := s.order()
 	scale := int(s.events(order) / largeRun)
@@ -120,9 +124,9 @@ func (s System) scale() int {
 	return max(1, scale)
 }
 
-// sizes returns pointers to numbers of a service: the workers, the places in the queue, and the
-// clients. These numbers and the Rate are divided to simulate a part of a large system. If the
-// service has only one client, the sizes of its budgets are divided instead of the clients.
+// The method sizes returns pointers to the numbers of a service that are divided, like the Rate, to
+// simulate a part of a large system: the workers, the places in the queue, and the clients. If the
+// service has only one client, the sizes of its Budgets are divided instead of the clients.
 func (v *Service) sizes() []*int {
 	if v.Clients > 1 {
 		return []*int{&v.Workers, &v.Queue, &v.Clients}
@@ -163,16 +167,16 @@ func (s System) divided(divisor int) System {
 			}
 		}
 		v.Rate /= float64(divisor)
-		if v.Workers > 0 { // keep the capacity although Workers was rounded
+		if v.Workers > 0 { // this Work keeps the capacity although Workers was rounded
 			v.Work = time.Duration(float64(v.Work) * float64(v.Workers*divisor) / workers)
 		}
 	})
 }
 
 // copyBudgets replaces the Budgets of v with copies whose sizes can be changed. If v has only one
-// client, the method divided divides the sizes of these copies, because the client makes only a
-// part of the calls. The refills must become rarer too, so copyBudgets multiplies RefillEvery by
-// divisor.
+// client, this client makes only a part of its calls in the simulation. So the method `divided`
+// reduces the sizes of the copies, and copyBudgets makes the refills rarer: it multiplies
+// RefillEvery by `divisor`.
 func (v *Service) copyBudgets(divisor int) {
 	copies := map[*retry.Budget]*retry.Budget{nil: nil}
 	for i, e := range v.Calls {

@@ -31,8 +31,8 @@ type System struct {
 // calls of the request one after the other, and then answers. It handles no other request before
 // it has answered. If a call fails after its last attempt, the request fails.
 type Service struct {
-	// Rate is how many calls a second come from outside, at random times (a Poisson process). 0
-	// means that no calls come from outside.
+	// Rate is the number of calls a second that come from outside, at random times (a Poisson
+	// process). 0 means that no calls come from outside.
 	Rate float64
 
 	// Patience is how long a caller from outside waits. A call does not count as working if its
@@ -122,12 +122,12 @@ const (
 	// up.
 	CancelNone Cancel = "none"
 
-	// CancelQueue means that a request leaves the queue when its caller gives up. A request that
-	// already has a worker goes on.
+	// CancelQueue means that a request leaves the queue when its caller gives up. If the request
+	// already has a worker, the worker finishes the request.
 	CancelQueue Cancel = "queue"
 
-	// CancelWork means that a request leaves the queue when its caller gives up. A request that
-	// already has a worker ends, and gives up on the call that it is making.
+	// CancelWork means that a request leaves the queue when its caller gives up. If the request
+	// already has a worker, the request ends too, and gives up on the call that it is making.
 	CancelWork Cancel = "work"
 )
 
@@ -153,19 +153,19 @@ const (
 	// the factor, so a Value of 3 means three times as long.
 	Slower Change = "slower"
 
-	// Fail means that the service refuses a share of the requests at once. The share is the Value of
-	// the Trigger, so a Value of 1 refuses all requests.
+	// Fail means that the service immediately refuses a share of the requests. The share is the Value
+	// of the Trigger, so a Value of 1 refuses all requests.
 	Fail Change = "fail"
 
-	// Rate replaces the Rate of the service until the event ends. The Value of the Trigger is how many
-	// calls a second come from outside during this time.
+	// Rate replaces the Rate of the service until the event ends. The Value of the Trigger is the new
+	// number of calls a second that come from outside.
 	Rate Change = "rate"
 )
 
 // These are the limits of a simulation.
 const (
 	MaxServices = 1000
-	MaxEvents   = 1_000_000_000 // an attempt takes two or three events; a billion take minutes
+	MaxEvents   = 1_000_000_000 // a billion events take minutes; an attempt takes two or three events
 	MaxInFlight = 1_000_000     // requests that wait or are handled at the same time
 )
 
@@ -188,7 +188,7 @@ func (s System) entries() []string {
 	})
 }
 
-// edited returns a copy of s in which edit has changed each service.
+// edited returns a copy of s in which the function `edit` has changed each service.
 func (s System) edited(edit func(name string, v *Service)) System {
 	s.Services = maps.Clone(s.Services)
 	for name, v := range s.Services {

@@ -13,10 +13,9 @@ import (
 
 const invalidSystem = "retrysim: invalid system"
 
-// Validate returns nil if s can be simulated. Otherwise its error names up to 20
-// faults: the key, the value, and what to write instead. The error has a method
-// Findings() []retry.Finding, which returns one value for each fault. Run, Explain and
-// Check call Validate first.
+// Validate returns nil if s can be simulated. Otherwise the error names up to 20 faults: the key,
+// the value, and what to write instead. The error has a method Findings() []retry.Finding, which
+// returns one value for each fault. Run, Explain and Check call Validate first.
 func (s System) Validate() error {
 	if err := s.validate(); err != nil {
 		return err

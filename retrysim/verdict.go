@@ -91,8 +91,8 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 
 // recovery returns the second at which the last recovery begins. It ignores all seconds before
 // `end`, so the result is at least `end`. It returns -1 if the system has not recovered, or has
-// failed again after its last recovery. relapses counts how often the system failed again. It has
-// failed again if too few calls work for as many seconds as the constant `hold` says.
+// failed again after its last recovery. The result `relapses` is how often the system failed again.
+// It has failed again if too few calls work for as many seconds as the constant `hold` says.
 func recovery(up []bool, end int) (back, relapses int) {
 	back = -1
 	for i, run := end, 0; i < len(up); i++ {
@@ -123,9 +123,10 @@ func sum(rows []LoadSecond) (calls, worked int) {
 
 // enoughWorked reports whether enough calls worked: at least 90 % of the calls that usually work,
 // less a tolerance. The parameter `usual` is the share of calls that usually work. The tolerance is
-// for random differences: it is two standard deviations of the number of calls that work. A
-// simulated call may stand for several calls of a larger system, and `scale` is how many. The
-// larger `scale` is, the larger is the tolerance. If all calls usually work, the tolerance is 0.
+// for random differences: it is two standard deviations of the number of calls that work. One
+// simulated call may represent several calls of a larger system. The parameter `scale` is the
+// number of these calls. The larger `scale` is, the larger is the tolerance. If all calls usually
+// work, the tolerance is 0.
 func enoughWorked(calls, worked int, usual float64, scale int) bool {
 	n := float64(calls)
 	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(scale))
@@ -135,8 +136,8 @@ func enoughWorked(calls, worked int, usual float64, scale int) bool {
 // emptyIn estimates the time until the queues are empty. The parameter `end` is the second at which
 // the last event ends. emptyIn looks at the last third of the time between `end` and the end of the
 // run, and assumes that the queues go on changing as in this third. It returns 0 unless the queues
-// get shorter by more than chance explains. growing reports whether the queues get longer by more
-// than chance explains.
+// get shorter by more than chance explains. The result `growing` reports whether the queues get
+// longer by more than chance explains.
 func emptyIn(r *Result, end int) (left time.Duration, growing bool) {
 	from := len(r.Seconds) - (len(r.Seconds)-end)/3
 	n := len(r.Seconds) - from
