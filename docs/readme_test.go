@@ -242,9 +242,9 @@ func TestREADMEPolicyHasNoFinding(t *testing.T) {
 		curve := retry.Exponential{Base: time.Second}
 
 		policy := retry.Policy{
-			MaxAttempts:    5,                // the first attempt included; or retry.Unlimited
-			MaxElapsed:     30 * time.Second, // no retry starts later; without another limit, attempts are unlimited
-			AttemptTimeout: 2 * time.Second,  // for each attempt; ctx bounds the whole call
+			MaxAttempts:    5,                // how many attempts a call may make; or retry.Unlimited
+			MaxElapsed:     30 * time.Second, // no retry starts after this time; without another limit, attempts are unlimited
+			AttemptTimeout: 2 * time.Second,  // the timeout of each attempt; ctx bounds the whole call
 			HealthyAfter:   time.Second,      // after an attempt that ran this long, attempts count from 1 again
 			Backoff:        curve,            // such as Exponential, Fixed, Linear, Fibonacci or Schedule
 			MaxDelay:       5 * time.Second,  // the longest delay of Backoff and Jitter; a Retry-After may be longer
@@ -364,7 +364,7 @@ func TestREADMETransactionAndJob(t *testing.T) {
 			}
 
 			err := retrysql.Tx(ctx, db, nil, policy, func(ctx context.Context, tx *sql.Tx) error { return move(ctx, tx) })
-			job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt} // Attempt is 1 for the first
+			job := retryjob.Job{Key: row.ID, Attempt: row.Attempts, Began: row.FirstRunAt} // Attempt counts from 1
 			retryjob.Run(ctx, policy, job, work, func(o retryjob.Outcome) {
 				ctx := context.WithoutCancel(ctx) // a shutdown cancels ctx, and the result must still be written
 				switch {

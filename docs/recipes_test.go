@@ -929,7 +929,7 @@ func TestMovedFromCenkalti(t *testing.T) {
 				},
 			}
 			status, err := retry.DoValue(ctx, policy, func(ctx context.Context) (string, error) { return fetch(ctx, url) })
-			err = retry.Unwrap(err) // what v5 returned: the error of fetch, or of ctx if it ended the call; nil stays nil
+			err = retry.Unwrap(err) // what v5 returned: nil, the error of fetch, or the error of ctx if ctx ended the call
 
 			assert.Equal(t, row.err, err)
 			assert.Equal(t, err == nil, status == "200 OK")

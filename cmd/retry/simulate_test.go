@@ -91,7 +91,7 @@ func TestDocsShowTheOutputOfSimulate(t *testing.T) {
 	_, rest, _ := strings.Cut(string(page), "```yaml\n")
 	text, rest, _ := strings.Cut(rest, "```\n")
 	_, shown, _ := strings.Cut(rest, "    system.yaml\n")
-	shown, _, _ = strings.Cut(shown, "\n## What not to conclude")
+	shown, _, _ = strings.Cut(shown, "\n## What not to conclude from a simulation")
 	t.Chdir(write(t, map[string]string{"system.yaml": text}))
 	out, _, _ := tool("", "simulate", "-rescue", "system.yaml")
 	lines := 0

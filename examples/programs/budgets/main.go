@@ -361,13 +361,13 @@ func main() {
 	short := flag.Bool("blips", false, "print the table of blips")
 	flag.Parse()
 	line, head := row.outages,
-		"| budget of each process | not over, 1 process | not over, 10 processes |"+
-			" not over, 100 processes | not over, 1,000 processes |"+
-			" not over, 85 % load | not over, 90 % load | not over, 95 % load |"
+		"| budget of each process | outages not over, 1 process | outages not over, 10 processes |"+
+			" outages not over, 100 processes | outages not over, 1,000 processes |"+
+			" outages not over, 85 % load | outages not over, 90 % load | outages not over, 95 % load |"
 	for _, h := range herds {
-		head += " lost in a herd " + h.name + " |"
+		head += " calls lost if 1,000 more calls come " + h.name + " |"
 	}
-	head += " requests in three layers |"
+	head += " requests to the database for each call through three layers |"
 	if *short {
 		line, head = row.lost, "| budget of each process |"
 		for _, b := range blips {
