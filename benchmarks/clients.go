@@ -58,9 +58,10 @@ func (b bareHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// answers is a server that answers 503 a number of times, then 200, and then starts again.
+// The type answers is a server. It first sends some responses with the status 503, then sends one
+// with the status 200, and then starts again.
 type answers struct {
-	failures int // how many answers of 503 come before each 200
+	failures int // how many responses with the status 503 come before each status 200
 	n        int // how many requests have come
 }
 
@@ -73,7 +74,7 @@ func (a *answers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "hello")
 }
 
-// RoundTrip answers as ServeHTTP does, without a network.
+// RoundTrip returns the same responses as ServeHTTP, without a network.
 func (a *answers) RoundTrip(req *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, req)

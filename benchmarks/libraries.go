@@ -16,7 +16,8 @@ import (
 	ours "github.com/goretry/retry"
 )
 
-// A plan is the same policy for every library, configured in the library's own way.
+// A plan describes a retry policy. Each library is configured with the same plan, in the library's
+// own way.
 type plan struct {
 	attempts int
 	base     time.Duration // the first delay, which doubles after each attempt; 0: no delay
@@ -85,8 +86,8 @@ var retryOnce = library{"retry", func(p plan) func(context.Context, int, operati
 	}
 }}
 
-// peers are other retry libraries, in the versions of go.mod. Each is called in the fastest way
-// that it documents.
+// peers are other retry libraries, in the versions of go.mod. Each library is called in the fastest
+// way that it documents.
 var peers = []library{
 	{"cenkalti", func(p plan) func(context.Context, int, operation) error {
 		tries, forever := backoff.WithMaxTries(uint(p.attempts)), backoff.WithMaxElapsedTime(0)
@@ -115,7 +116,7 @@ var peers = []library{
 			retry.Delay(p.base),
 			retry.MaxDelay(most),
 			retry.MaxJitter(time.Duration(jitter * float64(p.base))),
-			nil, // options[5]: each call sets it to an option with its context
+			nil, // options[5]: each call stores an option with the context of the call here
 		}
 		if p.base == 0 {
 			options[4] = retry.DelayType(retry.FixedDelay)
@@ -261,8 +262,9 @@ func (p plan) sleep(ctx context.Context, attempt int) error {
 	}
 }
 
-// step is the function that the handwritten loop and the OnEvent of package retry call for each
-// step of a call. It does nothing. The compiler cannot remove its calls, because it is not inlined.
+// step is called for each step of a call: by the handwritten loop, and by OnEvent if package retry
+// is measured. It does nothing. The compiler cannot remove the calls of `step`, because it is not
+// inlined.
 //
 //go:noinline
 func step(int, time.Duration) {}

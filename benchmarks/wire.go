@@ -23,8 +23,8 @@ import (
 type wire struct {
 	name     string
 	server   string // the name of the server, which is a key of endpoints.URLs
-	failures int    // how many answers of 503 come before the 200
-	headers  int    // how many headers the request has, without the headers of net/http
+	failures int    // how many responses with the status 503 come before the status 200
+	headers  int    // how many headers the request has, not counting the headers that net/http adds
 }
 
 var wires = []wire{
@@ -36,7 +36,8 @@ var wires = []wire{
 	{"two 503, HTTP/2", "busy h2", 2, 0},
 }
 
-// endpoints says how to reach the servers. The process of the servers prints it as JSON.
+// endpoints contains what a client needs to reach the servers. The process of the servers prints
+// its endpoints as JSON.
 type endpoints struct {
 	URLs        map[string]string // the URL of each server by its name
 	Certificate []byte
@@ -167,14 +168,14 @@ func (w wire) client(ctx context.Context, url string, rt http.RoundTripper) (sen
 	}, nil
 }
 
-// measure measures how much CPU time each client needs for a request of the kind w. It prints the
-// row of w in the table of measureWires.
+// measure measures how much CPU time each client needs for a request of the kind w. It prints one
+// row of the table that measureWires prints: the row for w.
 func (w wire) measure(clients []sender, rounds int) error {
 	// warm is how many requests each client makes first, to open connections. These requests also show
 	// how many allocations a request needs.
 	const warm = 100 * requests
 	cpu := make([][]float64, len(clients))  // microseconds of each client in each round
-	over := make([][]float64, len(clients)) // cpu minus the time of the handwritten loop
+	over := make([][]float64, len(clients)) // these microseconds minus those of the handwritten loop
 	cells := make([]string, len(clients))
 	for i, send := range clients {
 		if send == nil {

@@ -26,7 +26,7 @@ type Argyll struct {
 	Backoff int64 `json:"backoff,omitempty" yaml:"backoff,omitempty"`
 
 	// MaxBackoff is the longest delay in milliseconds. 0 means no cap. A positive MaxBackoff must
-	// be at least Backoff.
+	// not be below Backoff.
 	MaxBackoff int64 `json:"max_backoff,omitempty" yaml:"max_backoff,omitempty"`
 
 	// BackoffType is fixed, linear or exponential. It may be empty if Backoff is 0.
@@ -39,8 +39,8 @@ type Argyll struct {
 // ArgyllRetryable reports whether Argyll retries a step after a response with this status, or
 // after err, an error of the transport. Argyll retries every status of 500 and above and every
 // error, including timeouts. It retries no other status, not even 408 or 429. A 200 whose body
-// says success: false is not retried either. Only your program can notice it, by reading the
-// body.
+// says success: false is not retried either. Only your program can notice this failure, by
+// reading the body.
 //
 // Argyll sends each step as a POST, retries it although a POST is not idempotent, and ignores
 // Retry-After. The example shows a retryhttp.Transport that does the same.

@@ -22,8 +22,8 @@ import (
 // between them.
 //
 // [retrysql.Eligible] returns the SQL condition with which Tasker finds the steps to run. Pass
-// it the zero policy and not the policy of a Tasker, which would limit every row to the
-// MaxAttempts of one step. DefaultMaxAttempts is the limit of a row whose max_attempts is NULL:
+// the zero policy to Eligible. The policy of a Tasker would limit every row to the MaxAttempts
+// of one step. DefaultMaxAttempts is the limit of a row whose max_attempts is NULL:
 //
 //	retrysql.Eligible(retry.Policy{}, retrysql.Columns{
 //		Attempts: "attempts", MaxAttempts: "max_attempts", Retryable: "retryable",

@@ -21,19 +21,23 @@ import (
 // attempt, or as many attempts as the job asks for (see [retry.Policy.ForJob]), without delays.
 // The policy of a nil *TaskHarbor makes one attempt, even if the job asks for more.
 //
-// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor]. So a key that is left out
-// gets its default, such as 25 attempts. There is one exception: if decoding a block has set
-// all fields to zero, the TaskHarbor remembers this in an unexported field. If you then decode
-// another block into the same TaskHarbor, a key that this block leaves out stays zero.
+// Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor]. So if a key is left out, its
+// field gets the default, such as 25 attempts. There is one exception: if decoding a block has
+// set all fields to zero, the TaskHarbor remembers this in an unexported field. If you then
+// decode another block into the same TaskHarbor, the field of a key that this block leaves out
+// stays zero.
 //
 // If the value may be null, decode into a *TaskHarbor: null sets the pointer to nil. Decoding
 // null into a TaskHarbor is an error, except with go.yaml.in/yaml, which silently skips a null.
 type TaskHarbor struct {
-	BaseDelay   time.Duration // the first delay; if not set, there are no delays
-	MaxDelay    time.Duration // the longest delay after jitter; if not set, there is no cap
-	Multiplier  float64       // the factor between two delays, at least 1; if not set, 2
-	Jitter      float64       // the share by which jitter varies a delay, at most 1; if not set, 0
-	MaxAttempts int           // attempts in all; if not set, the limit of the job, or else 1
+	BaseDelay  time.Duration // the first delay; if not set, there are no delays
+	MaxDelay   time.Duration // the longest delay after jitter; if not set, there is no cap
+	Multiplier float64       // the factor between two delays, at least 1; if not set, 2
+	Jitter     float64       // the share by which jitter varies a delay, at most 1; if not set, 0
+
+	// MaxAttempts is the number of attempts in all. If it is not set, the limit of the job applies.
+	// If the job has no limit either, there is one attempt.
+	MaxAttempts int
 
 	zeroed bool // a block has set all fields to zero, so decoding must not start from the defaults
 }

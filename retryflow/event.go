@@ -103,8 +103,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return append(append(base[:len(base)-1], ','), own[1:]...), nil
 }
 
-// UnmarshalJSON reads the JSON that MarshalJSON writes. Each fault becomes an error with the text
-// in the JSON.
+// UnmarshalJSON reads the JSON that MarshalJSON writes. Each text under the key `faults` becomes an
+// error with this text.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var base retrylog.Record
 	if err := base.UnmarshalJSON(data); err != nil {

@@ -70,7 +70,7 @@ type Pipeline struct {
 }
 
 // noLimit is the MaxAttempts of a pipeline that sets no limit. With Unlimited, each wait would be
-// at least 10ms. A pipeline does not need this, because each rule has a limit or a delay.
+// at least 10ms. A pipeline does not need this minimum, because each rule has a limit or a delay.
 const noLimit = math.MaxInt
 
 // policy returns p.Policy. If it sets no limit on attempts, its MaxAttempts becomes noLimit.

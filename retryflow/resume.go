@@ -28,7 +28,7 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	at := p.index(last.Task)
 	if at < 0 {
 		return fmt.Errorf("retryflow: cannot resume: the log ends in task %q, "+
-			"which the pipeline does not have", last.Task)
+			"which the pipeline does not have: use the pipeline that wrote the log", last.Task)
 	}
 	task := p.Tasks[at]
 	cut := last.Kind != retry.CallFinished ||
@@ -48,7 +48,7 @@ func (p Pipeline) Resume(ctx context.Context, state State, log []Event) error {
 	case last.Directive == Jump:
 		if at = p.index(last.To); at < 0 {
 			return fmt.Errorf("retryflow: cannot resume: the log jumps to %q, "+
-				"which the pipeline does not have", last.To)
+				"which the pipeline does not have: use the pipeline that wrote the log", last.To)
 		}
 	}
 	r.jumps = jumpsIn(log)

@@ -128,8 +128,8 @@ func TestResumeOfARunThatHasEnded(t *testing.T) {
 func TestResumeFails(t *testing.T) {
 	p := Pipeline{Tasks: []Task{{Label: "t", Run: newScript(success).run}}}
 	at := func(e Event) []Event { return []Event{e} }
-	assert.EqualError(t, p.Resume(t.Context(), nil, at(Event{Task: "gone"})), `retryflow: cannot resume: the log ends in task "gone", which the pipeline does not have`)
-	assert.EqualError(t, p.Resume(t.Context(), nil, at(Event{Task: "t", Directive: Jump, To: "gone"})), `retryflow: cannot resume: the log jumps to "gone", which the pipeline does not have`)
+	assert.EqualError(t, p.Resume(t.Context(), nil, at(Event{Task: "gone"})), `retryflow: cannot resume: the log ends in task "gone", which the pipeline does not have: use the pipeline that wrote the log`)
+	assert.EqualError(t, p.Resume(t.Context(), nil, at(Event{Task: "t", Directive: Jump, To: "gone"})), `retryflow: cannot resume: the log jumps to "gone", which the pipeline does not have: use the pipeline that wrote the log`)
 	p.MaxJumps = -1
 	assert.ErrorContains(t, p.Resume(t.Context(), nil, nil), "MaxJumps is -1")
 }

@@ -46,8 +46,8 @@ type Rule struct {
 // When may wrap ErrNoMatch in an error of its own.
 var ErrNoMatch = errors.New("the rule does not match")
 
-// IfErr returns a When that looks only at the error. It returns true if Err of the outcome is not
-// nil and matches(Err) is true.
+// IfErr returns a When that looks only at the error. This When returns true if Err of the outcome
+// is not nil and matches(Err) is true.
 func IfErr(matches func(error) bool) func(Outcome) (bool, error) {
 	return func(o Outcome) (bool, error) { return o.Err != nil && matches(o.Err), nil }
 }

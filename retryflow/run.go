@@ -71,7 +71,7 @@ func taskError(task Task, v verdict, err error) error {
 func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 	var o Outcome
 	v.index = -1            // no rule has matched before the first attempt ends
-	var stopped retry.Event // the CallFinished of a task that jumps; it is sent after the wait
+	var stopped retry.Event // the CallFinished of a task that jumps, which is sent after the wait
 	policy := r.policy()
 	policy.Classify = func(error) *retry.Class { return v.class() }
 	if policy.Wait != nil {
@@ -116,8 +116,8 @@ func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 	return v, err
 }
 
-// jump waits for the delay of the rule, and then sends the CallFinished of the task. If the jump
-// exceeds MaxJumps, it sends the CallFinished without a wait.
+// jump waits for the delay of the rule, and then sends the CallFinished of the task. If the number
+// of jumps exceeds MaxJumps, the method sends the CallFinished without a wait.
 func (r *run) jump(
 	ctx context.Context, task Task, o Outcome, v verdict, stopped retry.Event,
 ) (err error) {

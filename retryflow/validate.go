@@ -69,8 +69,8 @@ func invalid(what string, faults []string) error {
 	return fmt.Errorf("retryflow: invalid %s: %s", what, strings.Join(faults, "; "))
 }
 
-// faults returns the faults that check finds in each rule. It adds a fault for each rule that can
-// never match.
+// faults returns the faults that the function `check` finds in each rule. It adds a fault for each
+// rule that can never match.
 func (rules Rules) faults(check func(Rule) []string) (faults []string) {
 	for i, r := range rules {
 		for _, fault := range check(r) {
@@ -177,11 +177,11 @@ func rulePolicyFaults(p retry.Policy) []string {
 	)
 }
 
-// A field is a field of a policy that must not be set.
+// A field describes one field of a policy that must not be set.
 type field struct {
 	name  string
 	isSet bool
-	says  string // the text of the fault, with %s for the name
+	says  string // the text of the fault, with %s in the place of the name
 }
 
 func which(fields ...field) (faults []string) {

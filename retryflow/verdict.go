@@ -16,7 +16,10 @@ type verdict struct {
 
 	wait  time.Duration // the result of Delay
 	fault error         // the error of When, Attempts, Delay or Set, if it makes the task fail
-	err   error         // why the task fails without a retry; nil if the policies decide
+
+	// err is why the task fails without a retry. It is nil if the task does not fail, or may be
+	// retried.
+	err error
 }
 
 // decide applies the rules to o. If no rule matches, it decides Continue after a success and Fail

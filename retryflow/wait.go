@@ -73,9 +73,9 @@ func (e *tooCloseError) Error() string {
 
 func (*tooCloseError) Unwrap() error { return context.DeadlineExceeded }
 
-// wait waits for d, with the Wait of the policy if there is one. In a test, Wait may skip time: it
-// returns before d has passed, and reports how much time it skipped. Then wait sets the clock of r
-// ahead by the skipped time.
+// wait waits for the time d. If the Wait of the policy is set, wait calls it. In a test, Wait may
+// skip time: it returns before d has passed, and reports how much time it skipped. Then the method
+// `wait` sets the clock of r ahead by the skipped time.
 func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if r.Policy.Wait == nil {
 		return 0, sleep(ctx, d)

@@ -78,7 +78,10 @@ type trial struct {
 	name  string
 	share float64 // the share of the answers that are slow
 	work  int     // an answer that is not slow takes `work` times the value of the flag -median
-	limit float64 // the load, as a share of what the server can do; 0: no limit
+
+	// limit is the load as a share of the largest load that the server can take. 0 means that the
+	// server can take any load.
+	limit float64
 }
 
 // trials lists the trials. Each trial begins with a warm-up, in which a library can learn how long
@@ -163,7 +166,7 @@ func newServer(pair ...trial) *server {
 		i := len(r.URL.Query().Get("measured"))
 		t := pair[i]
 		s.served[i].Add(1)
-		if room[i] != nil { // like a database, the server works on after the client has gone
+		if room[i] != nil { // like a database, the server finishes a request even if the client has gone
 			room[i] <- true
 			defer func() { <-room[i] }()
 		}
@@ -242,7 +245,7 @@ func inTime(l library) testing.BenchmarkResult {
 	})
 }
 
-// answers is a RoundTripper that answers at once.
+// The type answers is a RoundTripper that returns a response at once.
 type answers struct{}
 
 func (answers) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -36,7 +36,8 @@ func (f *Faults) Add(key string, value any, write string) {
 	f.add(InvalidValue, key, "%s is %v: write %s", key, value, write)
 }
 
-// Within adds the faults of a policy that is the value of a key.
+// Within adds the faults in err, which are the faults of a policy. The parameter `key` is the
+// key whose value is this policy.
 func (f *Faults) Within(key string, err *retry.PolicyError) {
 	for _, found := range err.Findings() {
 		at := key
@@ -57,15 +58,16 @@ func (f *Faults) add(code, key, format string, args ...any) {
 	f.keep(code, key, text)
 }
 
-// keep adds a finding, up to 20 findings. A key may be as long as the file, so without a limit
-// the findings could take far more memory than the file.
+// keep adds a finding, unless f already has 20 findings. A key may be as long as the file, so
+// without a limit the findings could take far more memory than the file.
 func (f *Faults) keep(code, key, text string) {
 	if len(f.list) < maxFaults {
 		f.list = append(f.list, retry.Finding{Code: code, Key: key}.WithText(text))
 	}
 }
 
-// Err returns f as an error whose text starts with prefix. It returns nil if f is empty.
+// Err returns the faults as an error whose text starts with the parameter `prefix`. If f is
+// empty, Err returns nil.
 func (f *Faults) Err(prefix string) error {
 	if len(f.texts) == 0 {
 		return nil
@@ -92,8 +94,9 @@ func (e *Error) Unwrap() error { return e.cause }
 // return the same text.
 func (e *Error) Findings() []retry.Finding { return slices.Clone(e.findings) }
 
-// One returns an error with one fault. key is the key of the fault, or "" for a fault of the
-// whole value. cause is the error that the result wraps, or nil.
+// One is for a value with a single fault. It returns the error with this fault. The parameter
+// `key` is the key of the fault, or "" for a fault of the whole value. The parameter `cause` is
+// the error that the result wraps, or nil.
 func One(prefix, key, text string, cause error) *Error {
 	one := []retry.Finding{retry.Finding{Code: InvalidValue, Key: key}.WithText(text)}
 	return &Error{findings: one, text: prefix + ": " + text, cause: cause}
@@ -122,7 +125,8 @@ func quoted(text string) string {
 	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
 }
 
-// cut returns the first 60 characters of a text. Each character is written as show returns it.
+// cut returns the first 60 characters of a text. It writes each character in the form that the
+// function `show` returns.
 func cut(text string, show func(rune) string) string {
 	var b strings.Builder
 	n := 0

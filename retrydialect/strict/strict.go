@@ -39,8 +39,8 @@ import (
 
 // Decode decodes a JSON object into v. It calls readKeys, which must take the keys out of the
 // Mapping and set the fields. After an error, v is unchanged. If data is null, v is unchanged
-// too, and there is no error. An error starts with prefix. If data is not an object, the error
-// shows example, which is a valid object.
+// too, and Decode returns no error. The text of an error starts with the parameter `prefix`. If
+// data is not an object, the error shows the parameter `example`, which is a valid object.
 func Decode[T any](v *T, data []byte, prefix, example string, readKeys func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -69,7 +69,10 @@ type Mapping struct {
 	values map[string]json.RawMessage
 	keys   []string // the keys that Take has read so far
 	faults *Faults
-	listed *[]string // the paths of all keys that were read, also in inner mappings; only Keys sets it
+
+	// listed contains the paths of all keys that were read, also in inner mappings. It is nil
+	// unless the function Keys is reading them.
+	listed *[]string
 }
 
 // Fault adds the fault that a key of m has an invalid value. See [Faults.Add].
@@ -245,7 +248,7 @@ func (m *Mapping) RejectRest(name string) {
 }
 
 // Keys returns the known keys, which are the keys that readKeys takes out of its Mapping. The
-// key of an inner mapping comes before the keys inside it, which are paths such as
+// key of an inner mapping comes before the keys of that mapping. These keys are paths such as
 // "backoff.base".
 func Keys[T any](readKeys func(*T, *Mapping)) (keys []string) {
 	readKeys(new(T), &Mapping{faults: new(Faults), listed: &keys})

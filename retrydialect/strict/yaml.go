@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// YAML returns a YAML value as JSON, so that the same code reads both. unmarshal is the
-// function that the YAML library passes to a method UnmarshalYAML. An error of unmarshal
-// becomes one line that starts with prefix.
+// YAML returns a YAML value as JSON, so that the same code reads both. The parameter `unmarshal`
+// is the function that the YAML library passes to a method UnmarshalYAML. If this function
+// returns an error, the text of the error becomes one line that starts with the parameter
+// `prefix`.
 func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
@@ -23,8 +24,8 @@ func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns value with text in place of what JSON lacks: keys that are not text,
-// infinity and NaN.
+// jsonValue returns a value that JSON can represent. Text replaces what JSON does not have: keys
+// that are not text, infinity and NaN.
 func jsonValue(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

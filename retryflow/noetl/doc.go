@@ -34,6 +34,6 @@
 // cannot be evaluated, the task fails.
 //
 // A document cannot run code, read a file, call a Go method or reach an unexported field. It can
-// make a pipeline wait, repeat tasks, and set names in the State. [retryflow.Pipeline.MaxJumps]
-// limits the jumps of a run, and the context of Run limits its time.
+// make a pipeline wait, repeat tasks, and store values under names in the State.
+// [retryflow.Pipeline.MaxJumps] limits the jumps of a run, and the context of Run limits its time.
 package noetl

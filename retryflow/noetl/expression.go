@@ -132,7 +132,8 @@ func (t *template) attempts(lookup func(string) (any, bool)) (int, error) {
 			return n, nil
 		}
 	}
-	return 0, fmt.Errorf("%s: %s is not a number of attempts", oneLine(t.text), show(v))
+	return 0, fmt.Errorf("%s: %s is not a number of attempts: "+
+		"want a whole number of 1 or more", oneLine(t.text), show(v))
 }
 
 // delay evaluates t as a delay in seconds.

@@ -377,7 +377,7 @@ eval:
 		err   string // why the rule sets nothing
 	}{
 		`{a: 1}`:                             {retryflow.State{}, map[string]any{"a": 1}, ""},
-		`{b: 1}`:                             {retryflow.State{"iter": 7}, 7, "set_iter.b: iter in the state is int, not map[string]any"},
+		`{b: 1}`:                             {retryflow.State{"iter": 7}, 7, `set_iter.b: the key "iter" of the state has a value of type int: it must be a map[string]any`},
 		`{a: 1, b: "{{ nosuch }}"}`:          {retryflow.State{}, nil, "set_iter.b: {{ nosuch }}: "},
 		`{deep: [1, "{{ nosuch }}"]}`:        {retryflow.State{}, nil, "set_iter.deep: {{ nosuch }}: "},
 		`{deep: {x: [{y: "{{ nosuch }}"}]}}`: {retryflow.State{}, nil, "set_iter.deep: {{ nosuch }}: "},

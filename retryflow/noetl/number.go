@@ -13,8 +13,8 @@ import (
 	"github.com/goretry/retry/retryflow"
 )
 
-// attempts reads a number of attempts, or an expression that computes the number. absent is the
-// result if the key is missing.
+// attempts reads the value of k, which is a number of attempts or an expression that computes the
+// number. If the key is missing, k is nil, and the result is the parameter `absent`.
 func (r *reader) attempts(k *key, absent int, d dialect) (int, attempts) {
 	if k == nil {
 		return absent, nil
@@ -36,8 +36,8 @@ func (r *reader) attempts(k *key, absent int, d dialect) (int, attempts) {
 	return attempts, nil
 }
 
-// delay reads a delay: a number of seconds, or an expression that computes the number. absent is
-// the result if the key is missing.
+// delay reads the value of k, which is a number of seconds or an expression that computes the
+// number. If the key is missing, k is nil, and the result is the parameter `absent`.
 func (r *reader) delay(k *key, absent time.Duration, d dialect) (time.Duration, delay) {
 	if k == nil {
 		return absent, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// object returns o as a mapping with the keys status, result, error and meta, and the keys of
-// Data.
+// object returns the Outcome o as a mapping with the keys status, result, error and meta, and the
+// keys of Data.
 func object(o retryflow.Outcome) map[string]any {
 	m := map[string]any{}
 	maps.Copy(m, o.Data)
@@ -67,8 +67,8 @@ func outcomeOf(m map[string]any, e retryflow.Event) retryflow.Outcome {
 
 // visible returns the mapping that expressions read under the name "outcome". In this mapping, the
 // header retry-after is a number of seconds, even if the server sent a date. If retryhttp would
-// ignore the header, the mapping lacks it. Then an expression for a delay can give its own number
-// with the filter default(…).
+// ignore the header, the mapping lacks it. Then an expression for a delay can supply a number with
+// the filter default(…).
 func visible(o retryflow.Outcome) map[string]any {
 	m := object(o)
 	response, _ := m["http"].(map[string]any)
@@ -115,9 +115,9 @@ func merged(m map[string]any, data any) any {
 	return m
 }
 
-// lowerCased returns headers with lower-case names. It joins several values of one name with
-// commas, as RFC 9110 section 5.3 says. Two names may become the same in lower case. So it reads
-// the names in sorted order, to always return the same result.
+// lowerCased returns headers with lower-case names. If a name has several values, lowerCased joins
+// the values with commas, as RFC 9110 section 5.3 says. Two names may become the same in lower
+// case. So lowerCased reads the names in sorted order, to always return the same result.
 func lowerCased(headers any) any {
 	lower := map[string]any{}
 	switch headers := headers.(type) {

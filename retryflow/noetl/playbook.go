@@ -39,8 +39,8 @@ type Task struct {
 // The tool of a step is a list of tasks, one task, or a text. A text is the `kind` of a task that
 // has no other keys. If the tool is not a list, its task has the name of the step as its label. In
 // a list, a task without a label gets the label task_1, task_2 and so on, according to its
-// position. If a step has the key `eval` or `retry`, the step must have exactly one task, which
-// gets these rules.
+// position. If a step has the key `eval` or `retry`, the step must have exactly one task, and the
+// rules under this key apply to that task.
 //
 // In expressions, rand() draws its numbers from the parameter `source`. Pass the Source of your
 // Pipeline.Policy. If `source` is nil, rand() uses math/rand/v2.
@@ -224,7 +224,8 @@ func (r *reader) task(n *yaml.Node, at place) (task Task) {
 	return task
 }
 
-// body reads a task without its label. The keys of the task may be under a key `tool`.
+// body reads the keys of a task. It does not set the Label of the Task that it returns. The keys of
+// the task may be under a key `tool`.
 func (r *reader) body(m *mapping) Task {
 	tool := m.get("tool")
 	if tool != nil && m.get("kind") == nil && resolve(tool.value).Kind == yaml.MappingNode {

@@ -348,11 +348,11 @@ func TestComputedAttempts(t *testing.T) {
 		2.0: {2, "attempts exhausted after 2 attempts"},
 		1:   {1, "attempts exhausted after 1 attempt"},
 		"1": {1, "attempts exhausted after 1 attempt"},
-		"0": {1, `rule 0: attempts: {{ workload.retries }}: text "0" is not a number of attempts`},
-		0:   {1, "rule 0: attempts: {{ workload.retries }}: 0 is not a number of attempts"},
-		"x": {1, `rule 0: attempts: {{ workload.retries }}: text "x" is not a number of attempts`},
-		1.5: {1, `rule 0: attempts: {{ workload.retries }}: 1.5 is not a number of attempts`},
-		nil: {1, `rule 0: attempts: {{ workload.retries }}: none is not a number of attempts`},
+		"0": {1, `rule 0: attempts: {{ workload.retries }}: text "0" is not a number of attempts: want a whole number of 1 or more`},
+		0:   {1, "rule 0: attempts: {{ workload.retries }}: 0 is not a number of attempts: want a whole number of 1 or more"},
+		"x": {1, `rule 0: attempts: {{ workload.retries }}: text "x" is not a number of attempts: want a whole number of 1 or more`},
+		1.5: {1, `rule 0: attempts: {{ workload.retries }}: 1.5 is not a number of attempts: want a whole number of 1 or more`},
+		nil: {1, `rule 0: attempts: {{ workload.retries }}: none is not a number of attempts: want a whole number of 1 or more`},
 	} {
 		runs := 0
 		p := one(rules, func() retryflow.Outcome { runs++; return retryflow.Outcome{Err: errors.New("slow down")} })
@@ -451,8 +451,8 @@ func TestComputedMaxAttemptsOfARetryBlock(t *testing.T) {
 		"a number":           {`{max_attempts: 2, retry_when: "{{ max_attempts == 2 }}"}`, nil, 2, time.Second, "retry: attempts exhausted after 2 attempts"},
 		"the default":        {`{retry_when: "{{ max_attempts == 3 }}"}`, nil, 3, 3 * time.Second, "retry: attempts exhausted after 3 attempts"},
 		"old names":          {`"{{ 9 if success else 2 }}"`, nil, 2, time.Second, ""},
-		"not a number":       {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, "x", 1, 0, `rule 0: when: {{ attempt < max_attempts }}: {{ workload.n }}: text "x" is not a number of attempts`},
-		"below 1":            {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, 0, 1, 0, "rule 0: when: {{ attempt < max_attempts }}: {{ workload.n }}: 0 is not a number of attempts"},
+		"not a number":       {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, "x", 1, 0, `rule 0: when: {{ attempt < max_attempts }}: {{ workload.n }}: text "x" is not a number of attempts: want a whole number of 1 or more`},
+		"below 1":            {`{max_attempts: "{{ workload.n }}", retry_when: "{{ attempt < max_attempts }}"}`, 0, 1, 0, "rule 0: when: {{ attempt < max_attempts }}: {{ workload.n }}: 0 is not a number of attempts: want a whole number of 1 or more"},
 		"no default":         {`{max_attempts: "{{ workload.m }}", retry_when: "{{ max_attempts | default(5) == 7 }}"}`, 3, 1, 0, "{{ workload.m }}: workload.m is undefined"},
 		"computed by itself": {`{max_attempts: "{{ max_attempts + 1 }}"}`, nil, 1, 0, "attempts: {{ max_attempts + 1 }}: max_attempts cannot be computed from itself"},
 	} {

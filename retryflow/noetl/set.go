@@ -60,7 +60,8 @@ func (r *reader) readSet(m *mapping, d dialect) func(retryflow.State, retryflow.
 	if all == nil {
 		return nil
 	}
-	// Errors must not depend on the order of a map.
+	// If two values cannot be computed, assign returns the error of the first one. Sorting the values
+	// makes this error independent of the order of a Go map.
 	slices.SortFunc(all, func(a, b assignment) int { return strings.Compare(a.key, b.key) })
 	return func(s retryflow.State, o retryflow.Outcome) error { return assign(all, s, d.names(o)) }
 }
@@ -109,9 +110,9 @@ func (r *reader) compileAll(k *key, name string, value any) any {
 	return value
 }
 
-// assign sets names in the state. It computes all values before it sets the first one, so an
-// error leaves the state unchanged. It does not change a mapping of the state, but replaces it
-// with a changed copy.
+// assign stores values under names in the state. It computes all values before it stores the first
+// value, so an error leaves the state unchanged. It does not change a mapping of the state, but
+// replaces it with a changed copy.
 func assign(all []assignment, s retryflow.State, lookup func(string) (any, bool)) error {
 	next := map[string]any{}
 	for _, a := range all {
@@ -130,7 +131,8 @@ func assign(all []assignment, s retryflow.State, lookup func(string) (any, bool)
 			case map[string]any:
 				maps.Copy(scope, before)
 			default:
-				return fmt.Errorf("%s: %s in the state is %T, not map[string]any", a.key, a.scope, before)
+				return fmt.Errorf("%s: the key %q of the state has a value of type %T: "+
+					"it must be a map[string]any", a.key, a.scope, before)
 			}
 			next[a.scope] = scope
 		}

@@ -112,7 +112,7 @@ func backoffName(b retry.Backoff) string {
 //   - Errors have only their text.
 //   - Result and Data of the Outcome contain JSON values. The numbers in these values are
 //     [json.Number].
-//   - State of the Outcome and Backoff are nil.
+//   - Backoff is nil, and State of the Outcome is nil.
 func ReadWire(data []byte) (retryflow.Event, error) {
 	var m struct {
 		Event   *string
@@ -126,10 +126,10 @@ func ReadWire(data []byte) (retryflow.Event, error) {
 	}
 	switch {
 	case m.Event == nil:
-		return retryflow.Event{}, errors.New("noetl: event: the key event is missing: " +
+		return retryflow.Event{}, errors.New(`noetl: event: the key "event" is missing: ` +
 			"write task.started, task.processed or task.retry_scheduled")
 	case m.Retry == nil:
-		return retryflow.Event{}, fmt.Errorf("noetl: event %q: the key retry is missing: "+
+		return retryflow.Event{}, fmt.Errorf(`noetl: event %q: the key "retry" is missing: `+
 			"only events of this package can be read back", *m.Event)
 	}
 	e := *m.Retry

@@ -97,8 +97,8 @@ func TestReadWireFails(t *testing.T) {
 	for data, want := range map[string]string{
 		``:                         "noetl: event: EOF",
 		`{"event":`:                "noetl: event: unexpected EOF",
-		`{}`:                       "noetl: event: the key event is missing: write task.started, task.processed or task.retry_scheduled",
-		`{"event":"task.started"}`: `noetl: event "task.started": the key retry is missing: only events of this package can be read back`,
+		`{}`:                       `noetl: event: the key "event" is missing: write task.started, task.processed or task.retry_scheduled`,
+		`{"event":"task.started"}`: `noetl: event "task.started": the key "retry" is missing: only events of this package can be read back`,
 		`{"event":"task.started","retry":{"computed":"1"}}`: `computed is "1"`,
 	} {
 		_, err := noetl.ReadWire([]byte(data))

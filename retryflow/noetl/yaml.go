@@ -18,7 +18,7 @@ type reader struct {
 	file   string // the name of the file in errors; "" if there is no name
 	source func() uint64
 	faults []string
-	jumps  map[string]place    // for each label: where a task of the current tool first jumps to it
+	jumps  map[string]place    // for each label: the place of the first jump to it in the current tool
 	seen   map[*yaml.Node]bool // nodes that were read as rules, or searched for stray rules
 
 	// The next fields cache results, because a node is read again for each of its aliases.
@@ -73,21 +73,25 @@ func (r *reader) document(data []byte) (*yaml.Node, error) {
 // These are the limits of a document. maxAliased is needed because a value is read again for each
 // of its aliases. maxKey is needed because the path of a fault repeats all keys above the fault.
 const (
-	maxDocument = 1 << 20 // bytes
-	maxAliased  = 50_000  // values that aliases stand for; a text of n bytes counts as 1 + n/64 values
-	maxKey      = 1024    // bytes; YAML has the same limit for keys without a ?
-	maxFaults   = 20
+	maxDocument = 1 << 20 // the largest number of bytes in a document
+
+	// maxAliased is the largest number of values to which aliases refer. Each 64 bytes of a text count
+	// as one more value.
+	maxAliased = 50_000
+
+	maxKey    = 1024 // the largest number of bytes in a key, as in YAML for keys without a ?
+	maxFaults = 20
 )
 
-// size returns the number of values in a node, including the values that its aliases stand for.
-// sizes contains the sizes of the nodes that have been counted. The size of a node that is being
-// counted is 0.
+// size returns the number of values in a node, including the values to which aliases in the node
+// refer. sizes contains the sizes of the nodes that have been counted. The size of a node that is
+// being counted is 0.
 func (r *reader) size(n *yaml.Node, sizes map[*yaml.Node]int) int {
 	n = resolve(n)
 	size, counted := sizes[n]
 	switch {
 	case counted && size == 0:
-		r.fault(place{line: n.Line}, "an alias stands for a value that contains itself")
+		r.fault(place{line: n.Line}, "an alias refers to a value that contains itself")
 		fallthrough
 	case counted:
 		return size
@@ -197,7 +201,7 @@ func (m *mapping) get(name string) *key {
 	return nil
 }
 
-// mapping reads the keys of a mapping. If the node is not a mapping, mapping adds a fault. The
+// mapping reads the keys of a mapping. It adds a fault if the node n is not a mapping. The
 // parameter `write` is the advice in the text of this fault.
 func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	n = resolve(n)
@@ -243,8 +247,8 @@ func (r *reader) merge(m *mapping, n *yaml.Node) {
 	}
 }
 
-// member returns the key with this name in the value of k. It returns nil if the value is not a
-// mapping or lacks the key.
+// member returns the key with this name in the mapping that is the value of the key k. It returns
+// nil if the value is not a mapping, or lacks the key with this name.
 func (r *reader) member(k *key, name string) *key {
 	if k == nil || resolve(k.value).Kind != yaml.MappingNode {
 		return nil
@@ -282,8 +286,8 @@ func (r *reader) text(k *key, write string) (string, bool) {
 	return n.Value, true
 }
 
-// child returns the value of the key with this name, in any case of letters. It returns nil if n
-// is not a mapping or lacks the key.
+// child returns the value of the key with this name. It ignores the difference between upper and
+// lower case. It returns nil if n is not a mapping or lacks the key.
 func child(n *yaml.Node, name string) *yaml.Node {
 	if n != nil && resolve(n).Kind == yaml.MappingNode {
 		for i, key := range resolve(n).Content {
@@ -295,7 +299,7 @@ func child(n *yaml.Node, name string) *yaml.Node {
 	return nil
 }
 
-// resolve returns the node that an alias stands for. It returns any other node unchanged.
+// resolve returns the node to which an alias refers. It returns any other node unchanged.
 func resolve(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias

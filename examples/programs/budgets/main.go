@@ -1,7 +1,7 @@
-// Budgets simulates processes that call a database under retry.Default with a Budget. After an
-// outage the database should recover. In a blip, which is a short outage, no call should be lost.
-// This program prints the two tables of docs/budget.md. The default Budget of retryhttp, retrygrpc
-// and retryconnect was chosen with these tables.
+// Budgets simulates processes that call a database according to retry.Default with a Budget. After
+// an outage the database should recover. In a blip, which is a short outage, no call should be
+// lost. This program prints the two tables of docs/budget.md. The default Budget of retryhttp,
+// retrygrpc and retryconnect was chosen with these tables.
 //
 //	go run .         # outages: ten minutes of CPU
 //	go run . -blips  # half a minute of CPU
@@ -22,7 +22,7 @@ import (
 
 const (
 	capacity = 300         // requests a second that the database can answer
-	before   = time.Minute // the time from the start to the event
+	before   = time.Minute // the time from the start of the simulation to the event
 )
 
 var (
@@ -66,8 +66,8 @@ func system(
 // database is a service that can answer 300 requests a second.
 var database = retrysim.Service{Workers: 30, Work: 100 * time.Millisecond}
 
-// outage returns a system with one event after a minute. load is the share of capacity that the
-// usual calls use.
+// outage returns a system with one event after a minute. The parameter `load` is the share of
+// capacity that the usual calls use.
 func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger) retrysim.System {
 	event.Service = "db"
 	s := system(load*capacity, processes, b, database, event)
@@ -75,8 +75,8 @@ func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger
 	return s
 }
 
-// staysDown simulates an outage for each event in the list events. It returns the number of events
-// from which the database has not recovered after ten minutes.
+// staysDown simulates an outage for each event in the list `events`. It returns the number of
+// events from which the database has not recovered after ten minutes.
 func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down int) {
 	for _, event := range events {
 		if run(outage(load, processes, b, event), seed).Outcome.Verdict != retrysim.Recovers {
@@ -90,12 +90,12 @@ func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down 
 type blip struct {
 	name    string
 	rate    float64       // calls a second
-	warm    time.Duration // the time from the start to the blip
+	warm    time.Duration // the time from the start of the simulation to the blip
 	fails   time.Duration // the length of the blip, in which requests fail
-	burst   bool          // about 100 more calls come at the start of the blip
+	burst   bool          // whether about 100 more calls come at the start of the blip
 	noise   float64       // the share of requests that fail outside the blip
 	every   time.Duration // the time from one blip to the next; 0: there is only one blip
-	partial float64       // the share of requests that fail in the blip; 0: all requests
+	partial float64       // the share of requests that fail in the blip; 0: all requests fail
 }
 
 var blips = []blip{
@@ -146,7 +146,7 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 			Service: "db", Change: retrysim.Fail, Value: fail,
 		})
 	}
-	if b.noise > 0 { // noise before and after the blip
+	if b.noise > 0 { // let some requests fail before and after the blip
 		after := b.warm + b.fails
 		for _, e := range []retrysim.Trigger{{For: b.warm}, {At: after, For: 5 * time.Second}} {
 			e.Service, e.Change, e.Value = "db", retrysim.Fail, b.noise
@@ -172,9 +172,9 @@ func (b blip) lost(processes int, budget *retry.Budget) int {
 type herd struct {
 	name   string
 	load   float64       // the usual calls, as a share of the database's capacity
-	warm   time.Duration // the time from the start to the herd
+	warm   time.Duration // the time from the start of the simulation to the herd
 	within time.Duration // the time within which the calls of the herd come
-	fails  time.Duration // from the start of the herd, the database refuses all requests for this time
+	fails  time.Duration // how long the database refuses all requests, from the start of the herd
 }
 
 var herds = []herd{
@@ -267,14 +267,14 @@ func run(s retrysim.System, seed uint64) retrysim.Result {
 	return r
 }
 
-// A row is a row of the tables. Each row has a different Budget.
+// A row is one line of the tables in docs/budget.md. Each line is about a different Budget.
 type row struct {
 	name   string
 	budget *retry.Budget
 }
 
-// newRow returns the row of a Budget. refill and remember are in seconds, and grace is in tenths of
-// a second.
+// newRow returns the row of a Budget. The parameters `refill` and `remember` are in seconds. The
+// parameter `grace` is in tenths of a second.
 func newRow(name string, size int, ratio float64, refill, remember, grace int) row {
 	return row{name, &retry.Budget{
 		Size: size, Ratio: ratio, RefillEvery: time.Duration(refill) * time.Second,
@@ -297,9 +297,9 @@ var (
 	}
 )
 
-// outages returns the line for the Budget of r in the table of outages. The cells contain the
-// number of outages from which the database has not recovered after ten minutes. After these cells
-// come the cells of price.
+// outages returns one line of the table of outages: the line for the Budget of r. The cells contain
+// the number of outages from which the database has not recovered after ten minutes. The last cells
+// are the cells that the method `price` returns.
 func (r row) outages() string {
 	line := "| " + r.name
 	for _, n := range processes {
@@ -319,10 +319,10 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the cells of r that show what the Grace of the Budget costs. A herd is a group of
-// 1,000 calls that come at about the same time. For each herd, one cell has the number of lost
-// calls. The last cell has the number of requests that the database gets for each call through
-// three layers of services.
+// price returns the last cells in the line of r. They show what the Grace of the Budget costs. A
+// herd is a group of 1,000 calls that come at about the same time. For each herd, one cell has the
+// number of lost calls. The last cell has the number of requests that the database gets for each
+// call through three layers of services.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string
@@ -343,8 +343,8 @@ func (r row) price() (line string) {
 	return line + " | " + strings.Join(requests, ", ")
 }
 
-// lost returns the line for the Budget of r in the table of blips. The cells contain the number of
-// lost calls.
+// lost returns one line of the table of blips, which are short outages: the line for the Budget of
+// r. The cells contain the number of calls that fail.
 func (r row) lost() string {
 	line := "| " + r.name
 	for _, b := range blips {

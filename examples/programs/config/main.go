@@ -108,8 +108,8 @@ func variable(name, text string) (key string, value any) {
 	return key, value
 }
 
-// policyHook decodes a retry.Policy with its UnmarshalJSON. The keys that are missing in the
-// configuration keep their values. mapstructure decodes all other types.
+// policyHook decodes a retry.Policy with its UnmarshalJSON. If the configuration lacks a key, the
+// field of this key keeps its value. mapstructure decodes all other types.
 func policyHook(from, to reflect.Value) (any, error) {
 	p, ok := to.Interface().(retry.Policy)
 	if !ok {

@@ -24,7 +24,7 @@ type dialect struct {
 	now string
 
 	tick time.Duration // the resolution of the database's clock
-	lock string        // keeps two workers from claiming one row; SQLite needs no lock
+	lock string        // an SQL clause that keeps two workers from claiming one row; SQLite needs none
 }
 
 var (
@@ -52,8 +52,8 @@ func openSQLite(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// openPostgres opens the database at url. All tables are in schema. If schema is "", they are in
-// the default schema.
+// openPostgres opens the database at this URL. All tables are in the schema with the name `schema`.
+// If this name is "", the tables are in the default schema.
 func openPostgres(url, schema string) (*sql.DB, error) {
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -67,8 +67,8 @@ func openPostgres(url, schema string) (*sql.DB, error) {
 	return db, nil
 }
 
-// openTemporary opens PostgreSQL at url with a temporary schema. If url is empty, it opens SQLite
-// with a temporary file. The returned function close removes the schema or the file.
+// openTemporary opens PostgreSQL at this URL with a temporary schema. If the URL is empty, it opens
+// SQLite with a temporary file. The returned function close removes the schema or the file.
 func openTemporary(
 	ctx context.Context, url string,
 ) (db *sql.DB, d dialect, close func() error, err error) {
@@ -101,10 +101,10 @@ func openTemporary(
 	}, nil
 }
 
-// transient reports whether the next attempt may succeed after an error of the database. This is so
-// for the errors that retrysql knows as transient, for a locked file of SQLite, and for a deadline
-// that has passed. Deadlines are transient because the worker gives each SQL statement a deadline
-// of its own.
+// transient reports whether the next attempt may succeed after an error of the database. It returns
+// true for the errors that retrysql.Transient accepts, for a locked file of SQLite, and for a
+// deadline that has passed. Deadlines are transient because the worker gives each SQL statement a
+// deadline of its own.
 func transient(err error) bool {
 	return retrysql.Transient(err) || errors.Is(err, context.DeadlineExceeded) || busy(err)
 }

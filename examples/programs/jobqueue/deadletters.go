@@ -18,7 +18,7 @@ type DeadLetter struct {
 }
 
 // DeadLetters returns the dead letters. They are sorted by the end of their last attempt. If an
-// operator has made a dead letter by hand, it may have no Reason.
+// operator has made a dead letter by hand, the dead letter may have no Reason.
 func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	rows, err := q.db.QueryContext(ctx, `
 		SELECT id, payload, requeues, COALESCE(dead_letter, '') FROM jobs
@@ -42,19 +42,19 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	return letters, rows.Err()
 }
 
-// setPending makes a dead letter a job again. It increments the column requeues, because requeues
-// and the column attempts together identify a claim. Without this, a worker with an old claim of
-// attempt 1 could write its result for the new attempt 1.
+// setPending makes a dead letter runnable again. It increments the column requeues, because
+// requeues and the column attempts together identify a claim. Without this increment, a worker with
+// an old claim of attempt 1 could write its result for the new attempt 1.
 const setPending = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, " +
 	"last_error = NULL, requeues = requeues + 1"
 
-// setNew makes a dead letter a job again. The attempts of this job count from 1 again.
+// setNew makes a dead letter runnable again, and counts its attempts from 1 again.
 const setNew = setPending + ", attempts = 0, classes = NULL"
 
-// Redrive makes the dead letters that o.Filter selects runnable again. The attempts of each job
-// count from 1 again. The jobs start at different times within o.Window. Redrive executes one SQL
-// statement for each job. The statement does nothing if the job is no longer a dead letter. So no
-// job is lost or moved twice, even if Redrive is killed or two calls run at the same time.
+// Redrive makes dead letters runnable again. o.Filter selects these dead letters. The attempts of
+// each job count from 1 again. The jobs start at different times within o.Window. Redrive executes
+// one SQL statement for each job. The statement does nothing if the job is no longer a dead letter.
+// So no job is lost or moved twice, even if Redrive is killed or two calls run at the same time.
 func (q *Queue) Redrive(
 	ctx context.Context, o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {
@@ -104,7 +104,7 @@ func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
 	changed, err := q.change(ctx, query, id)
 	if err == nil && !changed {
 		err = fmt.Errorf("jobqueue: %q is not a dead letter, or has no attempts left: "+
-			"requeue it with reset", id)
+			"if it has no attempts left, requeue it with reset = true", id)
 	}
 	return err
 }

@@ -69,7 +69,8 @@ type Queue struct {
 	sql    *strings.Replacer // fills in {now}, {lock} and {eligible}
 }
 
-// NewQueue returns the queue in db. Its jobs are retried according to policy.
+// NewQueue returns the queue in the database db. The parameter `policy` decides about the retries
+// of its jobs.
 func NewQueue(db *sql.DB, d dialect, policy retry.Policy) (*Queue, error) {
 	columns := retrysql.Columns{Attempts: "attempts", MaxAttempts: "max_attempts"}
 	eligible, err := retrysql.Eligible(policy, columns)
@@ -122,7 +123,7 @@ type Job struct {
 	ID, Payload string
 	MaxAttempts int
 	Attempts    int       // the number of this attempt
-	ClaimedAt   time.Time // the time of the claim on the database's clock
+	ClaimedAt   time.Time // when a worker claimed the job, by the clock of the database
 	FirstRunAt  time.Time // when a worker first claimed the job
 	Classes     map[string]int
 
@@ -152,11 +153,11 @@ func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 }
 
 // ErrLost means that a worker no longer holds the claim of a job. The lease may have expired, so
-// that another worker has claimed the job. Or the worker may have written the result before, and
+// that another worker has claimed the job. Or this worker may already have written the result, but
 // the answer of the database was lost.
-var ErrLost = errors.New("jobqueue: the claim is lost")
+var ErrLost = errors.New("jobqueue: this worker no longer holds the claim of the job")
 
-// Renew extends the claim of a job. The claim then ends when the time `lease` has passed from now.
+// Renew extends the claim of a job. The claim then lasts for the time `lease` from now on.
 func (q *Queue) Renew(ctx context.Context, j *Job, lease time.Duration) error {
 	return q.update(ctx, j, "lease_until = {now} + $1", lease.Microseconds())
 }
@@ -209,9 +210,9 @@ func text(err error) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(fmt.Sprint(err), "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// wait returns a delay in microseconds. For no delay it returns NULL, so that a job without a delay
-// runs even if the clock is set back. wait adds one tick of the clock, because the clock may be
-// slow by up to a tick, and a job must not run early.
+// wait returns a delay in microseconds. If the delay is 0 or below, it returns NULL, so that a job
+// without a delay runs even if the clock is set back. wait adds one tick of the clock, because the
+// clock may be slow by up to a tick, and a job must not run early.
 func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	if delay > 0 {
 		us = sql.NullInt64{Int64: (delay + q.tick + time.Microsecond - 1).Microseconds(), Valid: true}

@@ -120,7 +120,7 @@ func TestLateResult(t *testing.T) {
 			for name, write := range writes {
 				err := write(b.queue, b.Context(), late)
 				assert.ErrorIs(b, err, ErrLost, name)
-				assert.EqualError(b, err, fmt.Sprintf("job job, attempt %d: jobqueue: the claim is lost", late.Attempts), name)
+				assert.EqualError(b, err, fmt.Sprintf("job job, attempt %d: jobqueue: this worker no longer holds the claim of the job", late.Attempts), name)
 				assert.Equal(b, held, b.row("job"), name)
 			}
 		}
@@ -177,7 +177,7 @@ func TestRequeue(t *testing.T) {
 
 		used := b.row("job")
 		assert.EqualError(b, b.queue.Requeue(b.Context(), "job", false),
-			`jobqueue: "job" is not a dead letter, or has no attempts left: requeue it with reset`)
+			`jobqueue: "job" is not a dead letter, or has no attempts left: if it has no attempts left, requeue it with reset = true`)
 		assert.Equal(b, used, b.row("job"))
 
 		time.Sleep(time.Hour)

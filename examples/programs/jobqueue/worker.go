@@ -17,17 +17,18 @@ import (
 type Worker struct {
 	Queue *Queue
 
-	// Run runs a job. The context of Run is canceled when the claim is lost. It is also canceled when
-	// the time Grace has passed after the context of Work is done.
+	// Run runs a job. The context of Run is canceled when the claim is lost. It is also canceled if
+	// the job still runs when the time in the field Grace has passed since the end of the context of
+	// Work.
 	Run func(context.Context, *Job) error
 
 	Lease time.Duration // how long a claim is valid after its last renewal, at least 1s
-	Poll  time.Duration // how long to wait if no job is runnable; above 0
+	Poll  time.Duration // how long the worker waits if no job is runnable; must be above 0
 	Grace time.Duration // how long a job may go on after the context of Work is done
 }
 
 // errIdle means that no job is runnable.
-var errIdle = errors.New("jobqueue: nothing is runnable")
+var errIdle = errors.New("jobqueue: no job is runnable")
 
 // Work runs jobs until ctx ends. A job that is running at this time may go on for the time w.Grace.
 // Then the context of the job is canceled. If the job fails after that, Work returns the job to the
@@ -126,7 +127,7 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 //
 // If a renewal fails, keep returns before the lease ends. The claim takes at most 1/8 of the lease.
 // A renewal begins after 1/3 of the lease. It is attempted for another 1/3, and its last attempt
-// takes at most 1/6. The sum is less than the lease.
+// takes at most 1/6. The sum of these times is less than the lease.
 func (w *Worker) keep(ctx context.Context, job *Job) error {
 	if timeout := w.Queue.policy.AttemptTimeout; timeout > 0 {
 		var cancel context.CancelFunc

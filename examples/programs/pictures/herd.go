@@ -20,12 +20,12 @@ type herd struct {
 	policy retry.Policy
 
 	peak     float64   // the largest number of retries within 20ms
-	latePeak float64   // the peak without the first retry of each client
+	latePeak float64   // the largest number of retries within 20ms, not counting first retries
 	meanWait float64   // the mean time that a client waits in total, in seconds
 	perBin   []float64 // the number of retries in each interval of 0.2 s, in the first trial
 
-	// known contains the peak, the latePeak and the meanWait that another simulator gave. The tests
-	// compare them with the fields above.
+	// known contains the results of another simulator for the fields peak, latePeak and meanWait. The
+	// tests compare these results with the fields.
 	known [3]float64
 }
 

@@ -17,11 +17,11 @@ type load struct {
 	failing      float64 // the probability that an attempt fails
 	plain        outcome // the result of the simulation without a budget
 	budgeted     outcome // the result of the simulation with a budget
-	plainForm    outcome // what the formula in threeRetries gives for plain
-	budgetedForm outcome // what the formula in withinBudget gives for budgeted
+	plainForm    outcome // the same as in the field plain, by the formula in threeRetries
+	budgetedForm outcome // the same as in the field budgeted, by the formula in withinBudget
 
-	// The last two fields are published results of the simulator of Marc Brooker. The tests compare
-	// these results with plain and budgeted.
+	// The next two fields are published results of the simulator of Marc Brooker. The tests compare
+	// these results with the fields plain and budgeted.
 
 	known        outcome // Brooker's result with three retries and without a budget
 	knownNoRetry float64 // Brooker's result without retries: the share of calls that succeed
@@ -97,10 +97,10 @@ func threeRetries(x float64) outcome {
 // three retries, as long as a budget of this library allows them. Each success adds bucketRatio to
 // the budget.
 //
-// Let R be the mean number of retries of a call. Then a call makes 1+R attempts, and (1-x) * (1+R)
-// of the calls succeed. Without a budget, R is x + x² + x³, as in threeRetries. The budget limits R
-// to the solution of R = bucketRatio * (1-x) * (1+R) + bucketSize / loadCalls. The last summand is
-// there because the budget is full at the start.
+// Let R be the mean number of retries of a call. Then a call makes 1+R attempts, and the share of
+// calls that succeed is (1-x) * (1+R). Without a budget, R is x + x² + x³, as in threeRetries. The
+// budget limits R to the solution of R = bucketRatio * (1-x) * (1+R) + bucketSize / loadCalls. The
+// last summand is there because the budget is full at the start.
 func withinBudget(x float64) outcome {
 	pay := bucketRatio * (1 - x)
 	retries := min(x+x*x+x*x*x, pay/(1-pay)+bucketSize/(1-pay)/loadCalls)

@@ -35,8 +35,8 @@ const (
 	beganHeader      = "retry-began"       // when the first attempt began, in Unix nanoseconds
 )
 
-// decades contains one limit for each retry topic. The delays in the topic are below its limit. The
-// last topic is also for longer delays.
+// decades contains one limit for each retry topic. The delays in a topic are below the limit of
+// this topic. The last topic also gets the delays above its limit.
 var decades = []time.Duration{
 	time.Second, 10 * time.Second, 100 * time.Second, 1000 * time.Second, 10_000 * time.Second,
 }
@@ -93,7 +93,7 @@ func (c *Consumer) Close() {
 	c.client.Close()
 }
 
-// A Handler handles a record. attempt is the number of the attempt, starting from 1.
+// A Handler handles a record. The parameter `attempt` is 1 for the first attempt at a record.
 type Handler func(ctx context.Context, r *kgo.Record, attempt int) error
 
 // Run handles records, one after the other, until ctx ends. Then it returns nil. If Run returns an
@@ -180,7 +180,7 @@ func (c *Consumer) handleOne(ctx context.Context, r *kgo.Record, handle Handler)
 		switch {
 		case o.Err == nil:
 		case o.Interrupted():
-			return // the record is not committed, so the next member handles it
+			return // the record is not committed, so another member of the group handles it
 		case o.Retry():
 			if o.Class != "" {
 				job.Classes[o.Class]++
@@ -213,7 +213,7 @@ func (c *Consumer) topicFor(delay time.Duration) string {
 	return Topics(c.topic)[len(decades)-1]
 }
 
-// move writes a copy of r to another topic. It replaces the headers of this package by the given
+// move writes a copy of r to another topic. It replaces the headers of this package with the given
 // headers.
 func (c *Consumer) move(
 	ctx context.Context, r *kgo.Record, topic string, headers map[string]string,

@@ -26,8 +26,8 @@ func try(f func()) (err error) {
 	return nil
 }
 
-// wrong returns the error of v if v is undefined. Otherwise it returns an error with the
-// formatted text.
+// wrong returns an error about the value v. If v is undefined, the error names the missing name or
+// key. Otherwise the error has the formatted text.
 func wrong(v Value, format string, args ...any) failure {
 	if u, ok := v.(*undefined); ok {
 		return u.err()

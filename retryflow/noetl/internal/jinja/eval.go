@@ -133,7 +133,7 @@ func (n *conditionalNode) eval(e *evaluation) Value {
 
 func (n *logicNode) eval(e *evaluation) Value {
 	left := n.left.eval(e)
-	if truth(left) == n.decides {
+	if truth(left) == n.isOr {
 		return left
 	}
 	return n.right.eval(e)

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// A filter is a filter of Jinja. The second argument of call is the value before the |.
+// A filter implements one filter of Jinja. Its function `call` gets the value before the | as the
+// parameter `in`.
 type filter struct {
 	least, most int // how many arguments the filter takes
 	call        func(e *evaluation, in Value, args []Value) Value
@@ -47,7 +48,7 @@ func (f *filter) arguments() string {
 	}
 }
 
-// argument returns the first argument. If there is no argument, it returns absent.
+// argument returns the first argument. If there is no argument, it returns the parameter `absent`.
 func argument(args []Value, absent Value) Value {
 	if len(args) > 0 {
 		return args[0]

@@ -180,7 +180,7 @@ func nameLength(source string) int {
 	return len(source)
 }
 
-// isSpace reports whether r separates tokens: whether Python treats r as a space.
+// isSpace reports whether Python treats r as a space. Such a character separates tokens.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
 var escapes = map[byte]string{'\\': `\`, '\'': `'`, '"': `"`, 'n': "\n", 'r': "\r", 't': "\t"}

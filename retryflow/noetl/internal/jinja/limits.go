@@ -2,15 +2,15 @@ package jinja
 
 // These are the limits of a template and of one evaluation.
 const (
-	maxSource  = 8 << 10 // bytes of a template
-	maxNesting = 100     // levels of nested brackets, operators and values
+	maxSource  = 8 << 10 // the largest number of bytes in a template
+	maxNesting = 100     // the largest number of nested brackets, operators or values
 
 	// maxSteps is the largest number of operations of an evaluation. To read or compare a member of a
 	// list is one operation. To read 256 bytes of a text is also one operation.
 	maxSteps = 200_000
 
-	// maxSize is the largest number of bytes of all texts that an evaluation makes. In a list that
-	// an evaluation makes, each member counts as 16 bytes.
+	// maxSize is the largest total size, in bytes, of the texts and lists that one evaluation makes.
+	// Each member of such a list counts as 16 bytes.
 	maxSize = 4 << 20
 )
 
@@ -31,7 +31,7 @@ func (e *evaluation) grow(n int) {
 	e.countRead(n)
 }
 
-// growTimes is grow for n*times bytes.
+// growTimes does the same as the method `grow` does for n*times bytes.
 func (e *evaluation) growTimes(n, times int) {
 	if n > 0 {
 		times = min(times, maxSize/n+1) // so that the product cannot overflow
@@ -44,10 +44,12 @@ func (e *evaluation) growTimes(n, times int) {
 // of a megabyte than to read a short text.
 func (e *evaluation) countRead(n int) { e.step(n / 256) }
 
-// memberSize is the number of bytes that grow counts for each member of a list.
+// memberSize is the number of bytes that each member of a list adds to the size that maxSize
+// limits.
 const memberSize = 16
 
-// text calls grow for the bytes of s, and returns s.
+// text returns s as a Value. It also adds the length of s to the bytes that maxSize limits, as the
+// method `grow` does.
 func (e *evaluation) text(s string) Value {
 	e.grow(len(s))
 	return s

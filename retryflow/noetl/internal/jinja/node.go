@@ -17,7 +17,7 @@ type (
 	}
 	itemNode struct { // an attribute or a subscript
 		object, index node
-		attribute     bool // true if it was written with a dot
+		attribute     bool // true for an attribute, which is written with a dot; false for a subscript
 	}
 	randNode   struct{}
 	filterNode struct {
@@ -35,9 +35,9 @@ type (
 	logicNode struct {
 		left, right node
 
-		// decides is true for "or" and false for "and". If the truth value of `left` is the same as
-		// decides, the result is `left`.
-		decides bool
+		// isOr is true for "or" and false for "and". If the truth value of `left` equals isOr, the result
+		// is `left`. Otherwise the result is `right`.
+		isOr bool
 	}
 	compareNode struct {
 		op          string

@@ -86,7 +86,7 @@ func exact(v Value) *big.Float {
 	return big.NewFloat(v.(float64))
 }
 
-// maxExact is 2^53. From this number on, a float64 may stand for several integers.
+// maxExact is 2^53. From this number on, several integers may become the same float64.
 const maxExact = 1 << 53
 
 // formatFloat returns the shortest text for f, in Python's form.

@@ -123,8 +123,8 @@ func cannot(verb string, a, b Value) failure {
 	return wrong(b, "cannot %s %s and %s", verb, kind(a), kind(b))
 }
 
-// order returns a negative number if a < b, 0 if a and b are equal, and a positive number if a >
-// b. ok is false if a or b is NaN.
+// order returns a negative number if a < b, a positive number if a > b, and 0 if a and b are equal.
+// ok is false if a or b is NaN.
 func (e *evaluation) order(a, b Value) (c int, ok bool) {
 	e.step(1)
 	if isNumber(a) && isNumber(b) {

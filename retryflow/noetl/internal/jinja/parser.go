@@ -35,7 +35,8 @@ func (p *parser) next() token {
 	return t
 }
 
-// skip reports whether the next token is of this kind. If it is, skip skips the token.
+// skip reports whether the next token is of this kind. If the token is of this kind, skip also
+// moves on to the token after it.
 func (p *parser) skip(kind string) bool {
 	if p.kind() != kind {
 		return false
@@ -90,7 +91,8 @@ func (p *parser) expect(kind string) {
 	panic(failf("expected %q, got %v", kind, t))
 }
 
-// nest calls parse one nesting level deeper, and fails if this is too deep.
+// nest calls the function `parse`, whose expression is nested one level deeper. It fails if there
+// are then more than maxNesting levels.
 func (p *parser) nest(parse func() node) node {
 	if p.depth++; p.depth > maxNesting {
 		panic(failf("the expression is nested more than %d deep", maxNesting))
@@ -118,10 +120,10 @@ func (p *parser) or() node { return p.logic("or", true, p.and) }
 
 func (p *parser) and() node { return p.logic("and", false, p.not) }
 
-func (p *parser) logic(word string, decides bool, parse func() node) node {
+func (p *parser) logic(word string, isOr bool, parse func() node) node {
 	n := parse()
 	for p.skipWord(word) {
-		n = &logicNode{n, parse(), decides}
+		n = &logicNode{n, parse(), isOr}
 	}
 	return n
 }
@@ -271,10 +273,10 @@ func (p *parser) postfix(n node) node {
 	}
 }
 
-// variable returns n, which stands before a dot or a bracket. It rejects a constant, such as the
-// list in [1, 2][0]. Jinja evaluates such an expression when it compiles the template. If the
-// constant lacks the member, as in [1, 2][5], Jinja's result depends on where the expression is in
-// the template.
+// variable returns the node n, which is followed by a dot or a bracket. It rejects a constant, such
+// as the list in [1, 2][0]. Jinja evaluates such an expression when it compiles the template. If
+// the constant lacks the member, as in [1, 2][5], Jinja's result depends on where the expression is
+// in the template.
 func variable(n node) node {
 	switch n.(type) {
 	case *constantNode, *listNode, *dictNode:
@@ -283,7 +285,8 @@ func variable(n node) node {
 	return n
 }
 
-// methods says what to write in place of the methods that people often try.
+// methods contains, for each method that people often try, the text that says what to write
+// instead.
 var methods = map[string]string{
 	"get":        `write ['key'] with "| default(…)"`,
 	"items":      "there are no loops: name a key",

@@ -47,17 +47,17 @@ func Parse(source string, rand func() float64) (*Template, error) {
 // Single reports whether t is one {{ … }} without text around it.
 func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
 
-// Truth reports whether the expression of t is true in the sense of Jinja's "if". t must be
-// Single. lookup returns the value of a name and true. If the name is missing, lookup returns
-// false. If lookup returns false with an error as the value, the evaluation fails with this
+// Truth reports whether the expression of t is true in the sense of Jinja's "if". t.Single() must
+// be true. The function lookup returns the value of a name and true. If the name is missing, lookup
+// returns false. If lookup returns false with an error as the value, the evaluation fails with this
 // error.
 func (t *Template) Truth(lookup func(name string) (any, bool)) (holds bool, err error) {
 	err = t.evaluate(lookup, func(e *evaluation) { holds = truth(t.parts[0].expression.eval(e)) })
 	return holds, err
 }
 
-// Value returns the result of t as a Go value. If t is Single, the result is the value of the
-// expression. For any other t, it is a text.
+// Value returns the result of t as a Go value. If t.Single() is true, the result is the value of
+// the expression. For any other t, the result is a text.
 func (t *Template) Value(lookup func(name string) (any, bool)) (v any, err error) {
 	if !t.Single() {
 		return t.Text(lookup)

@@ -14,7 +14,8 @@ type (
 	// markup is a text that Jinja has marked as safe, as tojson does.
 	markup string
 
-	// A list or a dict was made by the expression itself, as [1, 2] makes a list.
+	// A list or a dict is a value that the expression itself has made. For example, [1, 2] makes a
+	// list.
 	list []Value
 	dict map[string]Value
 
@@ -28,7 +29,7 @@ type (
 	// such as a struct or a function. An expression can read the exported fields of a struct.
 	goValue struct{ v reflect.Value }
 
-	// An undefined stands for a missing value.
+	// An undefined is the result of an expression that reads a missing name or key.
 	undefined struct{ name string }
 )
 
@@ -42,7 +43,7 @@ type sequence interface {
 type mapping interface {
 	sized
 	get(e *evaluation, key string) (Value, bool)
-	keys(e *evaluation) []string // sorted, because a Go map does not keep their order
+	keys(e *evaluation) []string // returns the keys in sorted order, because a Go map has no order
 }
 
 func (l list) length() int                   { return len(l) }
