@@ -8,11 +8,11 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Resume continues a run that was cut off by a crash or by a canceled context. log contains the
-// events of this run, in the order in which OnEvent got them. state is the state of the run when
-// the last event was recorded. If the run was cut off during a wait, Resume first waits until the
-// time when this wait would have ended. A task that was interrupted starts again and counts its
-// attempts from 1. Jumps in the log count toward MaxJumps.
+// Resume continues a run that was cut off by a crash or by a canceled context. The parameter `log`
+// contains the events of this run, in the order in which OnEvent got them. The parameter `state` is
+// the State of the run at the time when the last event was recorded. If the run was cut off during
+// a wait, Resume first waits until the time when this wait would have ended. A task that was
+// interrupted starts again and counts its attempts from 1. Jumps in the log count toward MaxJumps.
 //
 // With an empty log, Resume does the same as Run. If the run has already ended, Resume runs
 // nothing, and returns an error if the run failed.

@@ -65,8 +65,9 @@ func ParsePlaybook(file string, data []byte, source func() uint64) (Playbook, er
 	return p, nil
 }
 
-// ParseTasks parses the tasks of one step. data is the step, which is a mapping with a `tool`, or
-// only the list of its tasks. [ParsePlaybook] describes the key `tool` and the parameter `source`.
+// ParseTasks parses the tasks of one step. The parameter `data` is the step, which is a mapping
+// with a `tool`, or only the list of its tasks. [ParsePlaybook] describes the key `tool` and the
+// parameter `source`.
 func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	r := newReader("", source)
 	root, err := r.document(data)
@@ -92,9 +93,9 @@ func ParseTasks(data []byte, source func() uint64) ([]Task, error) {
 	return tasks, nil
 }
 
-// ParseRules parses the rules of one task. data is the mapping of the task. The rules are under
-// `eval`, under `spec.policy.rules`, or in the old form under `retry`. ParseRules does not return
-// the other keys. [ParsePlaybook] describes the parameter `source`.
+// ParseRules parses the rules of one task. The parameter `data` is the mapping of the task. The
+// rules are under `eval`, under `spec.policy.rules`, or in the old form under `retry`. ParseRules
+// does not return the other keys. [ParsePlaybook] describes the parameter `source`.
 func ParseRules(data []byte, source func() uint64) (retryflow.Rules, error) {
 	r := newReader("", source)
 	root, err := r.document(data)

@@ -68,8 +68,8 @@ func Wire(e retryflow.Event) map[string]any {
 }
 
 // writable returns v in a form that JSON can represent. It replaces each member that JSON cannot
-// represent with a not_json mapping. outer contains the addresses of the maps and slices around
-// v, because a map may contain itself.
+// represent with a not_json mapping. The parameter `outer` contains the addresses of the maps and
+// slices around v, because a map may contain itself.
 func writable(v any, outer ...uintptr) any {
 	if _, err := json.Marshal(v); err == nil {
 		return v

@@ -36,7 +36,8 @@ func newReader(file string, source func() uint64) *reader {
 	}
 }
 
-// document returns the root of the only document in data, or nil if data has no document.
+// document returns the root of the only YAML document in its parameter `data`. It returns nil if
+// there is no document.
 func (r *reader) document(data []byte) (*yaml.Node, error) {
 	if len(data) > maxDocument {
 		r.fault(place{line: 1}, "the document has %d bytes: write at most %d", len(data), maxDocument)
@@ -84,8 +85,8 @@ const (
 )
 
 // size returns the number of values in a node, including the values to which aliases in the node
-// refer. sizes contains the sizes of the nodes that have been counted. The size of a node that is
-// being counted is 0.
+// refer. The parameter `sizes` contains the sizes of the nodes that have been counted. The size of
+// a node that is being counted is 0.
 func (r *reader) size(n *yaml.Node, sizes map[*yaml.Node]int) int {
 	n = resolve(n)
 	size, counted := sizes[n]
@@ -232,7 +233,8 @@ func (r *reader) mapping(n *yaml.Node, at place, write string) *mapping {
 	return m
 }
 
-// merge adds the keys of n to m, except the keys that m has already. n is the value of a << key.
+// merge adds the keys of the node n to the mapping m, except the keys that m has already. The node
+// n is the value of a << key.
 func (r *reader) merge(m *mapping, n *yaml.Node) {
 	if n.Kind == yaml.SequenceNode {
 		for _, n := range n.Content {

@@ -130,7 +130,7 @@ func tokenize(source string) (tokens []token, rest string) {
 	}
 }
 
-// word returns the first token of source and the length of this token in source.
+// word returns the first token of the text `source`, and the length of this token in the text.
 func word(source string) (t token, length int) {
 	if m := numberWord.FindString(source); m != "" {
 		return token{"number", m, numeral(m)}, len(m)
@@ -169,8 +169,8 @@ func numeral(literal string) Value {
 	return parseInt(digits)
 }
 
-// nameLength returns the length of the name at the start of source, or 0 if source does not
-// start with a name.
+// nameLength returns the length of the name at the start of the text `source`. It returns 0 if the
+// text does not start with a name.
 func nameLength(source string) int {
 	for i, r := range source {
 		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
