@@ -9,9 +9,9 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// audit checks the journal and the dead letters after all jobs have ended. Because of the crashes,
-// it cannot know how often each job should have run. The parameter `faults` is the text that
-// describes the crashes in the output of the test.
+// The function `audit` checks the journal and the dead letters after all jobs have ended. Because
+// of the crashes, it cannot know how often each job should have run. The parameter `faults` is the
+// text that describes the crashes in the output of the test.
 func audit(
 	t *testing.T, e Engine, q Queue, j *journal, keys []string, crashes int, faults string,
 ) {
@@ -55,7 +55,8 @@ func audit(
 		faults, len(keys), len(keys)-dead, dead, len(letters)-dead, total, cut, twice)
 }
 
-// repeated returns a text if the runs show that a job was in the queue twice, and "" otherwise.
+// The function `repeated` returns a text if the runs show that a job was in the queue twice.
+// Otherwise it returns "".
 func repeated(runs []run) string {
 	for i, r := range runs[min(1, len(runs)):] {
 		switch before := runs[i]; {

@@ -14,7 +14,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// faultLimit is the limit on attempts for each job of Load, Kills and Restarts.
+// faultLimit is the limit on attempts for each job in the tests Load, Kills and Restarts.
 const faultLimit = 3
 
 func faultPolicy(e Engine) retry.Policy {
@@ -25,15 +25,16 @@ func faultPolicy(e Engine) retry.Policy {
 	}
 }
 
-// longest is the upper limit for the random duration of an attempt in Kills and Restarts.
-const longest = 100 * time.Millisecond
+// longestAttempt is the upper limit for the random duration of an attempt in the tests Kills and
+// Restarts.
+const longestAttempt = 100 * time.Millisecond
 
-// faultDo returns a function for Work. In Kills and Restarts, this function runs the attempts of
-// all jobs.
+// faultDo returns a function that can be passed to the method Work of a [Queue]. In the tests Kills
+// and Restarts, this function runs the attempts of all jobs.
 func faultDo(j *journal) func(ctx context.Context, key string, attempt int) error {
 	return func(ctx context.Context, key string, attempt int) error {
 		return j.around(key, attempt, func() error {
-			time.Sleep(time.Duration(rand.Int64N(int64(longest))))
+			time.Sleep(time.Duration(rand.Int64N(int64(longestAttempt))))
 			if succeeds(key, attempt) {
 				return nil
 			}
@@ -86,8 +87,8 @@ func Kills(t *testing.T, e Engine, kills int) {
 	audit(t, e, q, j, keys, kills, fmt.Sprintf("%d kills, %d of them in an attempt", kills, busy))
 }
 
-// killAll starts processes that follow the order o, and kills each of them. The parameter kills is
-// the number of processes in all, and atOnce is how many of them run at once.
+// killAll starts processes that follow the order o, and kills each of them. The parameter `kills`
+// is the number of processes in all, and `atOnce` is the number of processes that run at once.
 func killAll(ctx context.Context, t *testing.T, j *journal, kills, atOnce int, o order) {
 	t.Helper()
 	var killers sync.WaitGroup
@@ -129,7 +130,7 @@ func killOne(ctx context.Context, start starter, j *journal, o order) error {
 	select {
 	case <-p.exited:
 		err = errors.Join(err, errors.New("the worker ended before it was killed"))
-	case <-time.After(time.Duration(rand.Int64N(int64(longest)))):
+	case <-time.After(time.Duration(rand.Int64N(int64(longestAttempt)))):
 	}
 	return errors.Join(err, p.kill())
 }

@@ -38,52 +38,56 @@ type Engine struct {
 	Open func(ctx context.Context, name string) (Queue, error)
 
 	// Unit is the shortest delay that the queue can keep. The policies of the tests have delays of 1
-	// to 3 units. If the queue stores whole seconds, use a second. If the queue polls, use a few times
-	// its poll interval. For any other queue, 50ms is a good value.
+	// to 3 units. If the queue stores whole seconds, use a second. If the queue polls, use a few poll
+	// intervals. For any other queue, 50ms is a good value.
 	Unit time.Duration
 
-	// Late is how late an attempt may begin after its planned time. Choose it for the precision of
-	// the queue and for a busy machine. No attempt may begin early.
+	// Late is the longest time that may pass between the planned time of an attempt and its beginning.
+	// Choose a value that allows for the precision of the queue and for a busy machine. No attempt may
+	// begin early.
 	Late time.Duration
 
 	// Lease is the longest time from the death of a worker until the queue delivers its job again.
 	// Configure a short lease in the queue, because the tests wait that long.
 	Lease time.Duration
 
-	// Uncounted says that the queue does not count an attempt that was interrupted because its
-	// worker stopped. Then the next attempt must have the same number. If Uncounted is false and
-	// the worker of a job stops in the last attempt, the job must become a dead letter.
+	// If Uncounted is true, the queue does not count an attempt that was interrupted because its
+	// worker stopped. The next attempt must then have the same number. If Uncounted is false and the
+	// worker of a job stops in the last attempt, the job must become a dead letter.
 	Uncounted bool
 
-	// InProcess says that the queue lives in the memory of this process, so that no other process can
-	// open it. Run then leaves out the jobs whose worker is killed or panics. Kills and Redrive fail.
-	// Test the Redrive of a queue in memory without this package.
+	// If InProcess is true, the queue lives in the memory of this process, so no other process can
+	// open the queue. The test Run then leaves out the jobs whose worker is killed or panics. The
+	// tests Kills and Redrive fail for such a queue. Test the Redrive of a queue in memory without
+	// this package.
 	InProcess bool
 
-	// Forgets says that the queue's server may forget its last deliveries when a worker or the
-	// server crashes. After such a crash, the tests check only that each job ends and that no job
-	// is lost.
+	// If Forgets is true, the queue's server may forget its last deliveries when a worker or the
+	// server crashes. After such a crash, the tests check only that each job ends and that no job is
+	// lost.
 	Forgets bool
 
-	// Repeats says that a job can be in the queue twice if a worker or a process in Redrive is
-	// killed. Then for each kill, one job may run twice and leave a second dead letter.
+	// If Repeats is true, a job can be in the queue twice after a worker, or a process that calls
+	// Redrive, was killed. For each kill, one job may then run twice and leave a second dead letter.
 	Repeats bool
 
-	// Classes says that the queue counts the failures of each class: it stores the Classes of each
+	// If Classes is true, the queue counts the failures of each class: it stores the Classes of each
 	// [retryjob.Outcome]. If Classes is false, each class counts all failures of the job.
 	Classes bool
 }
 
-// check returns an error if the test function with this name cannot test e. If kills is true,
-// the function kills processes.
+// The method `check` returns an error if the test function with this name cannot test e. If kills
+// is true, the function kills processes.
 func (e Engine) check(name string, kills bool) error {
 	switch {
 	case e.Open == nil || e.Unit <= 0 || e.Late <= 0:
 		return fmt.Errorf("jobtest: %s needs Engine.Open, and Unit and Late above 0", name)
 	case kills && e.InProcess:
-		return fmt.Errorf("jobtest: %s kills processes, and this queue lives in one process", name)
+		return fmt.Errorf("jobtest: %s kills processes, but Engine.InProcess says that this queue "+
+			"lives in one process: do not call %s", name, name)
 	case kills && e.Lease <= 0:
-		return fmt.Errorf("jobtest: %s kills workers: set Engine.Lease, or set Engine.InProcess", name)
+		return fmt.Errorf("jobtest: %s kills workers, but Engine.Lease is not above 0: "+
+			"set Engine.Lease, or set Engine.InProcess", name)
 	}
 	return nil
 }

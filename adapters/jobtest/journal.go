@@ -48,13 +48,13 @@ type run struct {
 	attempt      int       // the number that the adapter has given this attempt
 	process      int       // the ID of the process in which the job ran
 	began, ended time.Time // ended is zero if the process was killed during the run
-	ok           bool      // the attempt succeeded
+	ok           bool      // whether the attempt succeeded
 }
 
 // These are the formats of the lines in the file "runs".
 const (
-	beginLine = "begin %s %d %d %d\n" // key, attempt, Unix nanoseconds, process
-	endLine   = "end %s %d %d %t\n"   // key, attempt, Unix nanoseconds, whether it succeeded
+	beginLine = "begin %s %d %d %d\n" // key, attempt, time in Unix nanoseconds, process ID
+	endLine   = "end %s %d %d %t\n"   // key, attempt, time in Unix nanoseconds, success of the attempt
 )
 
 // `around` calls `do`, and records this call as an attempt of the job.
@@ -101,8 +101,8 @@ func (j *journal) readRuns() (map[string][]run, error) {
 	return runs, nil
 }
 
-// cutOff returns how many processes were killed during an attempt. Call cutOff only when no
-// worker runs.
+// cutOff returns the number of processes that were killed during an attempt. Call cutOff only when
+// no worker runs.
 func (j *journal) cutOff() (int, error) {
 	byKey, err := j.readRuns()
 	processes := map[int]bool{}
@@ -116,7 +116,7 @@ func (j *journal) cutOff() (int, error) {
 	return len(processes), err
 }
 
-// lastOpen returns the last run of this attempt that has not ended, or nil if there is none.
+// lastOpen returns the last run of this attempt that has not ended, or nil if there is no such run.
 func lastOpen(runs []run, attempt int) *run {
 	for i := len(runs) - 1; i >= 0; i-- {
 		if runs[i].attempt == attempt && runs[i].ended.IsZero() {
@@ -141,10 +141,11 @@ func (j *journal) readLog() ([]retrylog.Record, error) {
 	return log, err
 }
 
-// stopped reports whether the log shows the end of exactly as many jobs as the parameter `jobs`
-// says. A job has ended if one of its attempts succeeded. A job has also ended if its last event is
-// a CallFinished whose reason is not ReasonCanceled. Events after a success are ignored: if the
-// server restarts before it learns of the success, it delivers the job once more.
+// The function `stopped` reports whether exactly as many jobs have ended in the log as the
+// parameter `jobs` says. A job has ended if one of its attempts succeeded. A job has also ended if
+// its last event is a CallFinished whose reason is not ReasonCanceled. Events after a success are
+// ignored: if the server restarts before it learns of the success, the server delivers the job once
+// more.
 func stopped(log []retrylog.Record, jobs int) bool {
 	ended, done := map[string]bool{}, map[string]bool{}
 	for _, r := range log {

@@ -12,8 +12,8 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// judge compares the observation o with the outcome that the row requires, and returns the
-// differences as faults.
+// The method `judge` compares the observation o with the outcome that the row requires, and returns
+// the differences as faults.
 func (r *row) judge(e Engine, o observation) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if o.err != nil {
@@ -75,8 +75,8 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 	return faults
 }
 
-// numbers returns the numbers of the attempts that must run, in the order in which the attempts
-// must run.
+// The method `numbers` returns the numbers of the attempts that must run, in the order in which the
+// attempts must run.
 func (r *row) numbers(e Engine) (numbers []int) {
 	for n := 1; n <= r.attempts; n++ {
 		numbers = append(numbers, n)
@@ -89,7 +89,7 @@ func (r *row) numbers(e Engine) (numbers []int) {
 	return numbers
 }
 
-// longestErr is the maximum length of the error in a dead letter in bytes.
+// longestErr is the maximum length in bytes of the text of an error in a dead letter.
 const longestErr = 8 << 10
 
 // judgeLetter returns the faults in a dead letter's reason, number of attempts and error.
@@ -119,7 +119,7 @@ func (r *row) judgeLetter(letter retryjob.DeadLetter) (faults []string) {
 func (r *row) judgeTimes(e Engine, runs []run, letter retryjob.DeadLetter) (faults []string) {
 	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	if len(runs) == 0 {
-		return nil // judge has already reported that the runs are missing
+		return nil // the method `judge` has already reported that the runs are missing
 	}
 	first, known := runs[0].began, r.killIn != 1 && r.panicIn != 1
 	if known && (letter.Began.IsZero() || letter.Began.After(first.Add(e.Late))) {
@@ -144,7 +144,7 @@ func (r *row) lastText() string {
 	return errBoom.Error()
 }
 
-// A wait is the time between the end of an attempt and the start of the next.
+// A wait is the time between the end of an attempt and the start of the next attempt.
 type wait struct {
 	attempt       int // the number of the attempt after the wait
 	planned, seen time.Duration

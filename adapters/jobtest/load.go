@@ -39,11 +39,11 @@ func Load(t *testing.T, e Engine, jobs int) {
 		enqueued.Round(time.Millisecond), took.Round(time.Millisecond))
 }
 
-// A load records the attempts and the events of the jobs in Load.
+// A load records the attempts and the events of the jobs in the test Load.
 type load struct {
 	policy retry.Policy
 	events bytes.Buffer // the events of all jobs, as lines of a log
-	ended  atomic.Int64 // how many of the events are a CallFinished
+	ended  atomic.Int64 // the number of events of the kind CallFinished
 
 	mu   sync.Mutex       // guards runs
 	runs map[string][]int // for each job, the numbers of its attempts in the order in which they ran
@@ -72,13 +72,13 @@ func (l *load) do(_ context.Context, key string, attempt int) error {
 	return errBoom
 }
 
-// succeeds reports whether an attempt succeeds. Seven of ten attempts succeed.
+// The function `succeeds` reports whether an attempt succeeds. Seven of ten attempts succeed.
 func succeeds(key string, attempt int) bool {
 	return retry.SeedOf(fmt.Sprintf("%s/%d", key, attempt))%10 >= 3
 }
 
-// work runs the jobs on four workers, and returns how long this took. The first worker uses q.
-// Each of the other workers opens the queue itself.
+// The method `work` runs the jobs on four workers, and returns the time that this took. The first
+// worker uses the Queue q. Each of the other workers opens the queue itself.
 func (l *load) work(
 	ctx context.Context, t *testing.T, e Engine, name string, q Queue, jobs int,
 ) (took time.Duration) {
@@ -123,8 +123,8 @@ func (l *load) work(
 	return took
 }
 
-// audit reports the jobs that did not run as often as they must, and the jobs whose dead
-// letters are wrong or missing. It returns the number of attempts that ran, the number of
+// The method `audit` reports the jobs that did not run as often as they must, and the jobs whose
+// dead letters are wrong or missing. It returns the number of attempts that ran, the number of
 // attempts that had to run, and the number of jobs that are dead letters.
 func (l *load) audit(
 	t *testing.T, keys []string, letters map[string]retryjob.DeadLetter,
@@ -150,8 +150,8 @@ func (l *load) audit(
 	return ran, want, dead
 }
 
-// replay makes each decision in the log again with the policy, and fails the test if a decision
-// differs.
+// The method `replay` makes each decision in the log again with the policy, and fails the test if a
+// decision differs.
 func (l *load) replay(t *testing.T) {
 	t.Helper()
 	records, err := retrylog.Read(&l.events)

@@ -15,13 +15,13 @@ import (
 // An order tells a worker process what to do. The test passes the order when it starts the process,
 // and kills the process later.
 type order struct {
-	Row       string        // in Run: the row whose job the process runs; in Kills and Redrive: empty
+	Row       string        // name of the row whose job the process runs; empty in Kills and Redrive
 	Queue     string        // the name of the queue
 	Directory string        // the directory with the files of the journal
-	Window    time.Duration // above 0: call Redrive with this window; 0: run jobs
+	Window    time.Duration // above 0: the process calls Redrive with this Window; 0: it runs jobs
 }
 
-// output returns the output of all processes that were started with o.
+// The method `output` returns the output of all processes that were started with o.
 func (o order) output() string {
 	text, _ := os.ReadFile(filepath.Join(o.Directory, outputFile))
 	return string(text)
@@ -35,7 +35,7 @@ const outputFile = "output"
 const orderVariable = "RETRY_JOBTEST_ORDER"
 
 // obey returns at once if this process was started without an order. If there is an order, obey
-// follows it, and exits.
+// follows the order, and ends the process.
 func obey(e Engine) {
 	text, ordered := os.LookupEnv(orderVariable)
 	if !ordered {
@@ -54,7 +54,7 @@ func obey(e Engine) {
 	os.Exit(1)
 }
 
-// follow runs jobs, or calls Redrive, until ctx is done or the process is killed.
+// The method `follow` runs jobs, or calls Redrive, until ctx is done or the process is killed.
 func (o order) follow(ctx context.Context, e Engine) error {
 	j, err := openJournal(o.Directory)
 	if err != nil {
@@ -86,7 +86,7 @@ type process struct {
 	exited chan struct{} // closed when the process has ended
 }
 
-// A starter starts a worker process, and passes it the order o, which says what to do.
+// A starter starts a worker process, and passes the order o to the process.
 type starter func(ctx context.Context, o order) (*process, error)
 
 // starterOf returns a starter for the test with this name. The starter runs this test program

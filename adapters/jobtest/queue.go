@@ -18,11 +18,11 @@ import (
 // A Queue is an open queue of an [Engine]. Its methods must be safe for concurrent
 // use.
 type Queue interface {
-	// Enqueue adds a job with this key, which is to run now. maxAttempts is the job's own limit on
-	// attempts. If maxAttempts is 0, the job has no limit of its own.
+	// Enqueue adds a job with this key. The job must run at once. The parameter maxAttempts is the
+	// job's own limit on attempts. If maxAttempts is 0, the job has no limit of its own.
 	Enqueue(ctx context.Context, key string, maxAttempts int) error
 
-	// Work runs the jobs of the queue with the policy p, ten at a time, until ctx ends. Then Work
+	// Work runs the jobs of the queue with the policy p, ten at a time, until ctx is done. Then Work
 	// cancels the contexts of the running jobs, and waits until their functions have returned. It
 	// gives these jobs back to the queue, and returns nil or the context's error.
 	//
@@ -33,7 +33,7 @@ type Queue interface {
 		do func(ctx context.Context, key string, attempt int) error,
 	) error
 
-	// Open returns how many jobs are neither done nor dead letters.
+	// Open returns the number of jobs that are neither done nor dead letters.
 	Open(ctx context.Context) (int, error)
 
 	// Dead returns the dead letters by the keys of their jobs. It reads them as an operator would.
@@ -48,7 +48,7 @@ type Queue interface {
 type Redriver interface {
 	Queue
 
-	// Redrive moves dead letters back to the queue, by calling Redrive of the adapter.
+	// Redrive calls the Redrive of the adapter, which moves dead letters back to the queue.
 	Redrive(ctx context.Context, o retryjob.RedriveOptions) (retryjob.RedriveResult, error)
 }
 
@@ -56,8 +56,8 @@ type Redriver interface {
 type Operator interface {
 	Redriver
 
-	// Stop cancels a job before a worker can take the job. If the job still is a dead letter, Stop
-	// first moves it back to the queue, because a queue may refuse to cancel a dead letter. If a
+	// Stop cancels a job before a worker can take the job. If the job is still a dead letter, Stop
+	// first moves the job back to the queue, because a queue may refuse to cancel a dead letter. If a
 	// worker has already taken the job, Stop returns false and changes nothing.
 	Stop(ctx context.Context, key string) (bool, error)
 }
@@ -83,7 +83,7 @@ type Forger interface {
 	// Forge adds a forged dead letter for each key. The adapter must not move a forged letter back to
 	// the queue. For example, a forged letter cannot be parsed, contradicts what the queue itself has
 	// stored about the last attempt, or names a destination outside the queue. The reason of a forged
-	// letter is missing or ReasonPermanent. Dead must not return forged letters.
+	// letter is missing or ReasonPermanent. The method Dead must not return forged letters.
 	Forge(ctx context.Context, keys []string) error
 }
 
@@ -91,7 +91,7 @@ type Forger interface {
 // [Forger]. So your method Dead can recognize forged dead letters by their keys.
 const ForgedPrefix = "forged-"
 
-// newName returns a random name for a queue, which no other test uses.
+// newName returns a random name for a queue. No other test uses this name.
 func newName() string { return "jobtest_" + strings.ToLower(rand.Text())[:16] }
 
 // `open` opens a queue, and deletes the queue at the end of the test.
@@ -109,8 +109,8 @@ func open(t *testing.T, e Engine, name string) Queue {
 	return q
 }
 
-// enqueue adds jobs to the queue and returns their keys. The parameter `jobs` is the number of
-// jobs.
+// The function `enqueue` adds jobs to the queue and returns their keys. The parameter `jobs` is the
+// number of jobs.
 func enqueue(t *testing.T, ctx context.Context, q Queue, jobs int) []string {
 	t.Helper()
 	keys := make([]string, jobs)

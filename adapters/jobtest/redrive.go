@@ -34,10 +34,10 @@ const forgedLetters = 12
 func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanent }
 
 // Redrive tests the Redrive of the adapter. The test starts `kills` processes, two at a time, and
-// prepares 50 dead letters for each of them. Each process moves dead letters back until it is
+// prepares 50 dead letters for each process. Each process moves dead letters back until it is
 // killed at a random moment. A worker runs the jobs that were moved back. At the end, two
-// concurrent calls move the rest. Only nine of ten dead letters are to be moved. Redrive checks
-// that
+// concurrent calls of Redrive move the rest. Only nine of ten dead letters are to be moved. Redrive
+// checks that
 //
 //   - no job is lost;
 //   - each job that was moved ran once, or at most twice if Engine.Repeats is true;
@@ -46,9 +46,9 @@ func picks(d retryjob.DeadLetter) bool { return d.Reason == retry.ReasonPermanen
 //   - the other jobs are still dead letters;
 //   - a dry run at the start moves nothing, and neither does another redrive at the end.
 //
-// If the queue is an [Operator], Redrive stops some of the jobs meanwhile, and these jobs must
-// never run. If the queue is a [Forger], the first dead letters in the queue are forged, and
-// the adapter must skip and count them.
+// If the queue is an [Operator], the test stops some of the jobs while dead letters are moved, and
+// these jobs must never run. If the queue is a [Forger], the first dead letters in the queue are
+// forged, and the adapter must skip and count them.
 func Redrive(t *testing.T, e Engine, kills int) {
 	must(t, e.check("Redrive", true))
 	obey(e)
@@ -61,7 +61,7 @@ func Redrive(t *testing.T, e Engine, kills int) {
 
 	j, err := openJournal(directory)
 	must(t, err)
-	length := max(time.Second, 3*e.Unit) + time.Duration(kills)*longest
+	length := max(time.Second, 3*e.Unit) + time.Duration(kills)*longestAttempt
 	r.journal, r.window = j, window{length: length, first: time.Now()}
 	var finished atomic.Bool
 	worked := make(chan error, 1)
@@ -79,11 +79,11 @@ func Redrive(t *testing.T, e Engine, kills int) {
 	r.audit(ctx, t, e, kills)
 }
 
-// A redriven holds the state of one test by Redrive.
-type redriven struct {
+// A redriveTest holds the state of one test by the function Redrive.
+type redriveTest struct {
 	queue   Redriver
 	keys    []string                       // the keys of the jobs
-	letters map[string]retryjob.DeadLetter // the dead letters before the first Redrive, by key
+	letters map[string]retryjob.DeadLetter // by job key: its dead letter before the first Redrive
 	kept    int                            // the number of dead letters that the Filter leaves out
 	forged  int                            // the number of forged dead letters
 	stopped map[string]bool                // the keys of the jobs that an Operator has stopped
@@ -91,11 +91,11 @@ type redriven struct {
 	window  window
 }
 
-// prepare runs jobs until all of them have become dead letters. The parameter `jobs` is the number
-// of jobs. If the queue is a Forger, prepare also adds forged dead letters.
-func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven {
+// The function `prepare` runs jobs until all of them have become dead letters. The parameter `jobs`
+// is the number of jobs. If the queue is a Forger, `prepare` also adds forged dead letters.
+func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriveTest {
 	t.Helper()
-	r := &redriven{queue: q, stopped: map[string]bool{}, forged: forge(t, ctx, q)}
+	r := &redriveTest{queue: q, stopped: map[string]bool{}, forged: forge(t, ctx, q)}
 	r.keys = enqueue(t, ctx, q, jobs)
 	r.letters = bury(t, ctx, q, jobs)
 	for _, d := range r.letters {
@@ -106,8 +106,9 @@ func prepare(ctx context.Context, t *testing.T, q Redriver, jobs int) *redriven 
 	return r
 }
 
-// redrive calls Redrive of the queue with the Filter `picks`, and checks the result.
-func (r *redriven) redrive(
+// The method `redrive` calls the method Redrive of the queue with the Filter `picks`, and checks
+// the result.
+func (r *redriveTest) redrive(
 	ctx context.Context, t *testing.T, o retryjob.RedriveOptions, want retryjob.RedriveResult,
 ) {
 	t.Helper()
@@ -120,7 +121,7 @@ func (r *redriven) redrive(
 
 // dryRun checks that a dry run counts all dead letters, reports its progress, and moves
 // nothing.
-func (r *redriven) dryRun(ctx context.Context, t *testing.T) {
+func (r *redriveTest) dryRun(ctx context.Context, t *testing.T) {
 	t.Helper()
 	all, progress := len(r.keys)+r.forged, 0
 	r.redrive(ctx, t, retryjob.RedriveOptions{DryRun: true, OnProgress: func(done, total int) {
@@ -137,9 +138,9 @@ func (r *redriven) dryRun(ctx context.Context, t *testing.T) {
 	}
 }
 
-// work runs the jobs that were moved back. It returns when `finished` is true and all these
-// jobs have ended.
-func (r *redriven) work(ctx context.Context, finished *atomic.Bool) error {
+// The method `work` runs the jobs that were moved back. It returns when `finished` is true and all
+// these jobs have ended.
+func (r *redriveTest) work(ctx context.Context, finished *atomic.Bool) error {
 	p := retry.Policy{MaxAttempts: 1, OnEvent: r.journal.events.OnEvent}
 	do := func(_ context.Context, key string, attempt int) error {
 		return r.journal.around(key, attempt, func() error { return nil })
@@ -153,9 +154,9 @@ func (r *redriven) work(ctx context.Context, finished *atomic.Bool) error {
 	})
 }
 
-// finish calls Redrive until no dead letter is left to move. One call may not be enough,
-// because a server may return the dead letters of a killed process late.
-func (r *redriven) finish(ctx context.Context, t *testing.T) {
+// The method `finish` calls Redrive until no dead letter is left to move. One call may not be
+// enough, because a server may return the dead letters of a killed process late.
+func (r *redriveTest) finish(ctx context.Context, t *testing.T) {
 	t.Helper()
 	r.window.last = time.Now()
 	stays := r.kept + len(r.stopped) + r.forged
@@ -174,11 +175,11 @@ func (r *redriven) finish(ctx context.Context, t *testing.T) {
 
 // ranAfterStop returns an error that lists the jobs that ran although an Operator had stopped
 // them.
-func (r *redriven) ranAfterStop() error {
+func (r *redriveTest) ranAfterStop() error {
 	runs, err := r.journal.readRuns()
 	for key := range r.stopped {
 		if len(runs[key]) > 0 {
-			err = errors.Join(err, fmt.Errorf("%s ran although it was stopped: %+v", key, runs[key]))
+			err = errors.Join(err, fmt.Errorf("the job %s was stopped, but ran: %+v", key, runs[key]))
 		}
 	}
 	return err
@@ -186,7 +187,7 @@ func (r *redriven) ranAfterStop() error {
 
 // redriveTwice calls Redrive, and calls Redrive once more inside the Filter of the first call.
 // So the second call overtakes the first call.
-func (r *redriven) redriveTwice(
+func (r *redriveTest) redriveTwice(
 	ctx context.Context,
 ) (result, faster retryjob.RedriveResult, err error) {
 	var failed error
@@ -205,8 +206,8 @@ func (r *redriven) redriveTwice(
 	return result, faster, errors.Join(exceptForged(err), exceptForged(failed))
 }
 
-// audit checks the runs and the dead letters after the last redrive.
-func (r *redriven) audit(ctx context.Context, t *testing.T, e Engine, kills int) {
+// The method `audit` checks the runs and the dead letters after the last redrive.
+func (r *redriveTest) audit(ctx context.Context, t *testing.T, e Engine, kills int) {
 	t.Helper()
 	runs, err := r.journal.readRuns()
 	log, unread := r.journal.readLog()
@@ -257,17 +258,17 @@ func (r *redriven) audit(ctx context.Context, t *testing.T, e Engine, kills int)
 		r.window.length, fifths)
 }
 
-// operate stops one tenth of the jobs that Redrive is to move, if the queue is an Operator. It adds
-// a job to r.stopped if it could stop the job before a worker took the job. operate goes through
-// the jobs in the same order and about as fast as the processes that move dead letters. So it stops
-// jobs whose dead letters have just been read by one of these processes.
-func (r *redriven) operate(ctx context.Context) error {
+// If the queue is an Operator, the method `operate` stops one tenth of the jobs that Redrive is to
+// move. If it could stop a job before a worker took the job, it adds the job to r.stopped. It goes
+// through the jobs in the same order as the processes that move dead letters, and about as fast. So
+// it stops jobs whose dead letters have just been read by one of these processes.
+func (r *redriveTest) operate(ctx context.Context) error {
 	operator, is := r.queue.(Operator)
 	for _, key := range r.keys {
 		if !is || !picks(r.letters[key]) || retry.SeedOf(key)%10 != 1 {
 			continue
 		}
-		time.Sleep(rand.N(3 * longest / 2))
+		time.Sleep(rand.N(3 * longestAttempt / 2))
 		switch ok, err := operator.Stop(ctx, key); {
 		case err != nil:
 			return err
@@ -278,7 +279,7 @@ func (r *redriven) operate(ctx context.Context) error {
 	return nil
 }
 
-// forge adds forged dead letters if the queue is a Forger, and returns their number.
+// If the queue is a Forger, the function `forge` adds forged dead letters. It returns their number.
 func forge(t *testing.T, ctx context.Context, q Queue) int {
 	t.Helper()
 	forger, is := q.(Forger)
@@ -296,8 +297,8 @@ func forge(t *testing.T, ctx context.Context, q Queue) int {
 var onlyStay = regexp.MustCompile(
 	`^\w+: redrive: \d+ of \d+ dead letters cannot go back to the queue, and stay dead letters: `)
 
-// exceptForged returns nil if err only says that some dead letters cannot be moved back to the
-// queue, and otherwise err. The callers check how many dead letters were not moved.
+// exceptForged returns nil if err says only that some dead letters cannot be moved back to the
+// queue. Otherwise it returns err. The callers check how many dead letters were not moved.
 func exceptForged(err error) error {
 	if err != nil && onlyStay.MatchString(err.Error()) {
 		return nil
@@ -305,7 +306,8 @@ func exceptForged(err error) error {
 	return err
 }
 
-// bury runs all jobs until they have become dead letters, and returns the dead letters.
+// The function `bury` runs all jobs until they have become dead letters, and returns the dead
+// letters.
 func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retryjob.DeadLetter {
 	t.Helper()
 	j, err := openJournal(t.TempDir())
@@ -330,19 +332,19 @@ func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retry
 	return letters
 }
 
-// redriver is the key of the journal's entries about a process that calls Redrive. All other
-// entries have the key of a job.
+// redriver is the key of those entries of the journal that are about a process that calls Redrive.
+// All other entries have the key of a job.
 const redriver = "redriver"
 
-// redrive moves dead letters until its process is killed. It pauses after each dead letter,
-// because without pauses it would finish before the kill.
+// The method `redrive` moves dead letters until its process is killed. It pauses after each dead
+// letter, because without pauses it would finish before the kill.
 func (o order) redrive(ctx context.Context, q Redriver, j *journal) error {
 	_, err := q.Redrive(ctx, retryjob.RedriveOptions{
 		Filter: picks,
 		Window: o.Window,
 		OnProgress: func(done, _ int) {
 			_ = j.around(redriver, done, func() error {
-				time.Sleep(rand.N(2 * longest / lettersPerKill))
+				time.Sleep(rand.N(2 * longestAttempt / lettersPerKill))
 				return nil
 			})
 		},
@@ -361,9 +363,9 @@ type window struct {
 	first, last time.Time // when the first and the last call of Redrive began
 }
 
-// audit returns the faults of one job after the last redrive. The parameter `before` is the
-// dead letter that the job had before the first redrive. The parameter `dead` says whether the
-// job is a dead letter now, with the same reason as in `before`.
+// The method `audit` returns the faults of one job after the last redrive. The parameter `before`
+// is the dead letter that the job had before the first redrive. The parameter `dead` says whether
+// the job is a dead letter now, with the same reason as in `before`.
 func (w window) audit(
 	e Engine, before retryjob.DeadLetter, runs []run, dead bool,
 ) (faults []string) {

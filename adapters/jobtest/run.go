@@ -19,10 +19,10 @@ import (
 // once. For each row, Run checks that
 //
 //   - exactly the required attempts run, numbered from 1;
-//   - each attempt begins when it is due, or at most Late after that;
-//   - the job succeeds or becomes a dead letter, as the policy says;
-//   - the dead letter has the Reason of the Outcome, the number of attempts, the first 8 KiB of
-//     the last error, and the times when the job began and ended;
+//   - each attempt begins when it is due or later, but at most Engine.Late later;
+//   - the job succeeds or becomes a dead letter, as the row requires;
+//   - the dead letter has the required Reason, the number of attempts, the last error (at most 8
+//     KiB of it), and the times when the job began and ended;
 //   - if the events of the job are read with retrylog.Replay, the policy makes the same
 //     decisions.
 //
@@ -71,7 +71,8 @@ func Run(t *testing.T, e Engine) {
 	}
 }
 
-// An observation records the runs, the events and the dead letters of one row.
+// An observation records the runs, the events and the dead letters of the job in one row of the
+// table.
 type observation struct {
 	runs    []run
 	log     []retrylog.Record
@@ -83,11 +84,12 @@ type observation struct {
 // Each row of the table has a queue of its own with a single job. The key of this job is `key`.
 const key = "job-1"
 
-// observe runs the job of r until the job has ended, and returns what happened.
+// The method `observe` runs the job of the row r until the job has ended, and returns what
+// happened.
 func (r *row) observe(
 	ctx context.Context, e Engine, start starter, directory string,
 ) (o observation) {
-	// After an error, observe still returns what has happened so far.
+	// After an error, `observe` still returns what has happened so far.
 	fail := func(err error) {
 		if err != nil && o.err == nil {
 			o.err = err
@@ -130,7 +132,7 @@ func (r *row) observe(
 	return o
 }
 
-// work runs the workers that the row needs, until the job has ended.
+// The method `work` runs the workers that the row needs, until the job has ended.
 func (r *row) work(
 	ctx context.Context, e Engine, q Queue, j *journal, start starter, o order,
 ) error {
@@ -155,7 +157,7 @@ func (r *row) work(
 			return err
 		}
 		if err := errors.Join(until(ctx, began(r.killIn)), p.kill()); err != nil {
-			return fmt.Errorf("before the kill in run %d: %w", r.killIn, err)
+			return fmt.Errorf("while waiting to kill the worker in run %d: %w", r.killIn, err)
 		}
 	case r.panicIn > 0:
 		p, err := start(ctx, o)
@@ -177,11 +179,11 @@ func (r *row) work(
 			return len(letters) > 0, err
 		})
 		if err := errors.Join(err, p.kill()); err != nil {
-			return fmt.Errorf("before the panic in run %d: %w", r.panicIn, err)
+			return fmt.Errorf("while waiting for the panic in run %d: %w", r.panicIn, err)
 		}
 	case r.stopIn > 0:
 		if err := r.worker(ctx, q, j, began(r.stopIn)); err != nil {
-			return fmt.Errorf("before the stop in run %d: %w", r.stopIn, err)
+			return fmt.Errorf("while waiting to stop the worker in run %d: %w", r.stopIn, err)
 		}
 	}
 	if err := r.worker(ctx, q, j, ended); err != nil {
@@ -193,7 +195,8 @@ func (r *row) work(
 	return nil
 }
 
-// worker runs the job of r in this process until done returns true or an error.
+// The method `worker` runs the job of the row r in this process until `done` returns true or an
+// error.
 func (r *row) worker(ctx context.Context, q Queue, j *journal, done func() (bool, error)) error {
 	p := r.policy
 	p.OnEvent = j.events.OnEvent
@@ -213,7 +216,7 @@ func (r *row) do(j *journal) func(ctx context.Context, key string, attempt int) 
 	}
 }
 
-// work runs the jobs of q until done returns true or an error.
+// The function `work` runs the jobs of the queue q until `done` returns true or an error.
 func work(
 	ctx context.Context, q Queue, p retry.Policy,
 	do func(context.Context, string, int) error, done func() (bool, error),
@@ -237,7 +240,7 @@ func work(
 	}()
 	err := until(working, done)
 	if working.Err() != nil {
-		err = nil // it only says that `working` is done: the error of Work or of ctx says why
+		err = nil // err says only that `working` is done; the error of Work or of ctx says why
 	}
 	stop()
 	return errors.Join(err, <-result, ctx.Err())
@@ -273,7 +276,7 @@ func over(ctx context.Context, q Queue, j *journal, jobs int) (bool, error) {
 	return open == 0, err
 }
 
-// unfinished describes the state of a job that did not end in time.
+// The function `unfinished` describes the state of a job that did not end in time.
 func unfinished(ctx context.Context, q Queue, j *journal) string {
 	last := "there are no events"
 	log, err := j.readLog()

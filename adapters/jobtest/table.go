@@ -19,8 +19,8 @@ type row struct {
 	limit  int    // the job's own limit on attempts; 0 if the job has none
 	script []step // what each run does; later runs repeat the last step
 
-	// These fields contain the number of a run, or 0 if nothing happens to a worker. After that run,
-	// another worker starts.
+	// Each of these fields contains the number of a run, or 0 if nothing happens to a worker. After
+	// the run with this number, another worker starts.
 	stopIn  int // the run in which the worker is stopped
 	killIn  int // the run in which the worker's process is killed
 	panicIn int // the run that panics, which ends the worker's process
@@ -43,7 +43,7 @@ var (
 func ok(context.Context) error   { return nil }
 func boom(context.Context) error { return errBoom }
 
-// hang returns when its context is done. If the worker is killed, hang never returns.
+// The step `hang` returns when its context is done. If the worker is killed, `hang` never returns.
 func hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -64,14 +64,14 @@ func times(n int, s step) (script []step) {
 	return script
 }
 
-// table returns the rows. Rows that wait until a lease ends come first, so that other rows can
-// run meanwhile.
+// The function `table` returns the rows. Rows that wait until a lease ends come first, so that
+// other rows can run meanwhile.
 func table(e Engine) []row {
 	return slices.Concat(workerRows(e), limitRows(e.Unit), errorRows(e), timeRows(e.Unit))
 }
 
-// three returns a policy of three attempts, which most rows use. If `change` is not nil, it may
-// change the policy first.
+// The function `three` returns a policy of three attempts, which most rows use. If `change` is not
+// nil, it may change the policy first.
 func three(unit time.Duration, change func(p *retry.Policy)) retry.Policy {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Exponential{Base: unit}}
 	if change != nil {
@@ -109,7 +109,7 @@ func workerRows(e Engine) []row {
 			killIn: 1, script: []step{hang}, want: retry.ReasonExhausted, attempts: 1},
 		{name: "killed under a NonRetryable policy", policy: none, killIn: 1,
 			script: []step{hang}, want: retry.ReasonNonRetryable, attempts: 1},
-		// The third delay is below MaxElapsed, but the job's whole time plus this delay exceeds
+		// The third delay is below MaxElapsed, but the job's time so far plus this delay exceeds
 		// MaxElapsed.
 		{name: "MaxElapsed, and a kill on the way", policy: long, killIn: 2,
 			script: []step{boom, hang, boom}, want: retry.ReasonElapsed, attempts: 3},
@@ -171,8 +171,9 @@ func errorRows(e Engine) []row {
 			return &retry.Class{MaxDelay: -1} //retry:vet-ignore policyliteral the row tests this Class
 		}
 	})
-	// The first failure has no class, and the second failure has the class slow. If the queue does
-	// not store a count for each class, both failures count for slow, and its limit of 2 is reached.
+	// The first failure has no class, and the second failure has the class slow. If the queue does not
+	// store a count for each class, both failures count for the class slow, and the limit of 2 for
+	// this class is reached.
 	counted := row{
 		name: "a class with a count of its own", policy: three(u, func(p *retry.Policy) {
 			p.MaxAttempts, p.Classify = 5, func(err error) *retry.Class {
@@ -207,7 +208,7 @@ func errorRows(e Engine) []row {
 // timeRows returns the rows in which a time limit or a Budget decides what happens.
 func timeRows(u time.Duration) []row {
 	impatient := three(u, func(p *retry.Policy) { p.MaxRetryAfter = u })
-	// The second delay is below MaxElapsed, but the job's whole time plus this delay exceeds
+	// The second delay is below MaxElapsed, but the job's time so far plus this delay exceeds
 	// MaxElapsed.
 	elapsed := retry.Policy{MaxElapsed: time.Hour, Backoff: retry.Schedule{u, time.Hour - u/2}}
 	poor := three(u, func(p *retry.Policy) { p.Budget = &retry.Budget{Size: 1} })
@@ -232,7 +233,7 @@ func timeRows(u time.Duration) []row {
 	}
 }
 
-// endsProcess reports whether the process of a worker is killed or panics in r.
+// endsProcess reports whether the process of a worker is killed or panics in the row r.
 func (r row) endsProcess() bool { return r.killIn > 0 || r.panicIn > 0 }
 
 func rowOf(e Engine, name string) (row, error) {

@@ -7,8 +7,8 @@ import (
 )
 
 // Shared returns the value of an environment variable, which is the address of a server that
-// several tests share. If the variable is not set, Shared skips the test. If the variable CI is
-// "true", Shared fails the test instead.
+// several tests share. If the variable is not set, Shared skips the test. If the environment
+// variable CI is "true", Shared fails the test instead.
 func Shared(t testing.TB, variable string) string {
 	t.Helper()
 	address := os.Getenv(variable)

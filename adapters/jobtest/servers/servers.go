@@ -18,10 +18,11 @@ import (
 	"time"
 )
 
-// A Server is a server that runs as a process of its own. It runs until its test ends.
+// A Server is a server that runs as a process of its own. It runs until the end of the test that
+// has started it.
 type Server struct {
 	Address string // host and port
-	Config  string // the path of the configuration file, which Start reads; only RabbitMQ has one
+	Config  string // the path of the configuration file, which Start reads; "" except for RabbitMQ
 
 	t       testing.TB
 	dir     string
@@ -30,12 +31,12 @@ type Server struct {
 	env     []string             // variables to add to the environment of the test
 	owner   *syscall.SysProcAttr // another user that runs the server; nil: the user of the test
 	stop    os.Signal            // the signal that ends the server cleanly
-	crash   os.Signal            // the signal after which the next start must recover
+	crash   os.Signal            // the signal that ends the server without a clean shutdown
 	ready   func() error         // returns nil if the server is ready
 	command *exec.Cmd            // the running process; nil if the server does not run
 }
 
-// Redis starts a Redis that writes each change to disk before it answers.
+// Redis starts a Redis server that writes each change to disk before it answers the client.
 func Redis(t testing.TB) *Server {
 	t.Helper()
 	s := create(t, "redis-server", "redis-server")
@@ -59,9 +60,9 @@ func NATS(t testing.TB, program string) *Server {
 	return s
 }
 
-// Postgres starts a PostgreSQL with the user postgres and the database postgres. It uses the
-// newest PostgreSQL in /usr/lib/postgresql, where Debian's packages install it. If there is
-// none, it uses the postgres in the PATH.
+// Postgres starts a PostgreSQL with the user postgres and the database postgres. It uses the newest
+// PostgreSQL in /usr/lib/postgresql, where Debian's packages install it. If no PostgreSQL is there,
+// it uses the postgres in the PATH.
 func Postgres(t testing.TB) *Server {
 	t.Helper()
 	installed, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -134,7 +135,7 @@ func RabbitMQ(t testing.TB) *Server {
 		"RABBITMQ_LOGS=-",
 		"RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
-		// sbwt: idle schedulers of Erlang do not use CPU time.
+		// With the flags +sbwt, idle schedulers of Erlang do not use CPU time.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}" +
 			" +sbwt none +sbwtdcpu none +sbwtdio none",
 		// With RUNNING_UNDER_SYSTEMD, the script that starts RabbitMQ replaces its own process with
@@ -152,8 +153,8 @@ func RabbitMQ(t testing.TB) *Server {
 	return s
 }
 
-// Control runs rabbitmqctl with args. It fails the test if rabbitmqctl fails. Call Control only
-// if [RabbitMQ] has made s.
+// Control runs rabbitmqctl with args. It fails the test if rabbitmqctl fails. Call Control only for
+// a Server that [RabbitMQ] has returned.
 func (s *Server) Control(args ...string) {
 	s.t.Helper()
 	if output, err := s.control(args...).CombinedOutput(); err != nil {
@@ -161,15 +162,16 @@ func (s *Server) Control(args ...string) {
 	}
 }
 
-// control returns a command that runs rabbitmqctl with args for s.
+// The method `control` returns a command that runs rabbitmqctl with args for s.
 func (s *Server) control(args ...string) *exec.Cmd {
 	control := exec.Command(filepath.Join(filepath.Dir(s.program), "rabbitmqctl"), args...)
 	control.Dir, control.Env = s.dir, append(os.Environ(), s.env...)
 	return control
 }
 
-// create returns a Server that is not running yet. If the program is not installed, create
-// skips the test. If the variable CI is "true", create fails the test instead.
+// The function `create` returns a Server that is not running yet. If the program is not installed,
+// `create` skips the test. If the environment variable CI is "true", `create` fails the test
+// instead.
 func create(t testing.TB, program, debian string) *Server {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -237,8 +239,8 @@ func freeAddress(t testing.TB) string {
 	return free.Addr().String()
 }
 
-// Start starts s again after Stop or Crash, and returns when the server is ready. It fails the
-// test if the server is not ready within about two minutes.
+// Start starts the server again after Stop or Crash, and returns when the server is ready. It fails
+// the test if the server is not ready within about two minutes.
 func (s *Server) Start() {
 	s.t.Helper()
 	log, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -263,13 +265,14 @@ func (s *Server) Start() {
 	s.t.Fatalf("%s does not answer: %s", s.program, said)
 }
 
-// Stop ends s cleanly.
+// Stop ends the server cleanly.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.end(s.stop)
 }
 
-// Crash ends s without a clean shutdown, so that the next Start must recover.
+// Crash ends the server without a clean shutdown, so that the server must recover at its next
+// Start.
 func (s *Server) Crash() {
 	s.t.Helper()
 	s.end(s.crash)
