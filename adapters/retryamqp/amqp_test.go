@@ -34,7 +34,7 @@ func TestNewRefusesAnInvalidPolicy(t *testing.T) {
 	require.NoError(t, err)
 	for _, url := range []string{"orders", "http://localhost", "amqp://user:secret@host:port", "amqp://user:sec/ret@host", "amqp://user:se%zzcret@host", ""} {
 		_, err = retryamqp.New(retry.Default(), url, "orders")
-		assert.ErrorContains(t, err, "retryamqp: the URL of the server cannot be read", url)
+		assert.ErrorContains(t, err, "retryamqp: the URL of the server cannot be parsed", url)
 		assert.NotContains(t, err.Error(), "sec", "no part of the password is in the error")
 	}
 	assert.ErrorContains(t, retries.SetType("email", retry.Policy{MaxDelay: -1}), "retryamqp: type email: invalid policy: MaxDelay is -1ns")
@@ -113,7 +113,7 @@ func TestReasonsOfDeadLetters(t *testing.T) {
 		"its own limit is not a number": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: "x"}}, errBoom,
 			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is x: write a whole number"}},
 		"its own limit is negative": {amqp.Publishing{Headers: amqp.Table{retryamqp.MaxAttemptsHeader: int8(-1)}}, errBoom,
-			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is -1: write a whole number from 1 on, or leave it out"}},
+			letter{retry.ReasonPermanent, 1, "retry: permanent error after 1 attempt: header retry-max-attempts is -1: write a whole number of at least 1, or leave the header out"}},
 		"a dead letter that was moved back": {amqp.Publishing{Headers: amqp.Table{"retry-dead-letter": "{}", "retry-attempts": int64(7), "retry-began": int64(1)}}, errBoom,
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: boom"}},
 		"an error too long for a header": {amqp.Publishing{}, retry.Permanent(errors.New(strings.Repeat("x", 1<<20))),

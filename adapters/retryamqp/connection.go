@@ -14,8 +14,8 @@ import (
 )
 
 // A link is a connection whose socket can be closed at any time, because nobody else uses the
-// connection. During an alarm, RabbitMQ does not read from a connection that has published, and
-// the AMQP client waits for its answers without a time limit. Closing the socket ends these
+// connection. During an alarm, RabbitMQ does not read from a connection that has published, and the
+// AMQP client waits for the server's answers without a time limit. Closing the socket ends these
 // waits and their goroutines.
 type link struct {
 	*amqp.Connection
@@ -24,10 +24,11 @@ type link struct {
 }
 
 var errRecovers = errors.New("Config.Recovery is set, but a message that was delivered before " +
-	"a recovery cannot be acknowledged after it: leave Recovery nil, and call Consume again " +
-	"when it returns an error")
+	"a recovery cannot be acknowledged after the recovery: leave Config.Recovery nil, and call " +
+	"Consume again after an error")
 
-// connect opens a connection. If ctx is done first, connect soon returns an error.
+// The method `connect` opens a connection. If ctx is done before the connection is open, `connect`
+// soon returns an error.
 func (r *Retries) connect(ctx context.Context) (*link, error) {
 	if r.Config.Recovery != nil {
 		return nil, errRecovers
@@ -56,8 +57,8 @@ func (r *Retries) connect(ctx context.Context) (*link, error) {
 	return l, err
 }
 
-// dial connects with Config.Dial. If Config.Dial is nil, dial connects as the AMQP client does
-// by default, and also returns when ctx is done.
+// The method `dial` connects with Config.Dial. If Config.Dial is nil, `dial` connects as the AMQP
+// client does by default, and also returns when ctx is done.
 func (r *Retries) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	if r.Config.Dial != nil {
 		return r.Config.Dial(network, address)
@@ -96,8 +97,8 @@ func (l *link) until(ctx context.Context, f func() error) error {
 	return err
 }
 
-// `cut` closes the socket, and stores the reason. After several calls, the first reason is
-// stored.
+// `cut` closes the socket, and stores the reason. If `cut` is called several times, it keeps the
+// first reason.
 func (l *link) cut(why error) {
 	l.why.CompareAndSwap(nil, &why)
 	_ = l.socket.Close()
@@ -115,9 +116,9 @@ func (l *link) end() {
 	_ = l.Close()
 }
 
-// lasting returns a context that is done when ctx has been done for the grace period. In this
-// period the server can still confirm a copy. Without the confirmation, the message would be
-// copied a second time.
+// The function `lasting` returns a context that is done when ctx has been done for the grace
+// period. During the grace period, the server can still confirm a copy. Without the confirmation,
+// the message would be copied a second time.
 func lasting(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

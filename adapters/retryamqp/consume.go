@@ -27,9 +27,9 @@ import (
 // again after an error. Consume returns an error before the first message if a queue does not
 // exist or does not have the arguments that Declare sets.
 //
-// Consume calls handle for up to Workers messages at once. The function handle must not
+// Consume calls the function `handle` for up to Workers messages at once. This function must not
 // acknowledge its message. It must not change the headers and the body of the message, because the
-// package copies them if the message fails.
+// package copies them if the attempt fails.
 //
 // When the handlers have returned, Consume returns within some seconds, even if the server does
 // not answer. If the server does not confirm a copy within 5 seconds after the end of ctx,
@@ -43,12 +43,12 @@ import (
 // connection breaks. An attempt is not counted if it is interrupted because ctx is done. Another
 // header counts the failures of each [retry.Class].
 //
-// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
-// the headers of this package cannot be parsed, the message becomes a dead letter, and handle
-// is not called. The property MessageId is the key of the message in logs, and the seed of its
-// delays. MaxElapsed counts from the property Timestamp, which is in whole seconds. If a
-// message has no Timestamp, MaxElapsed counts from the start of the first attempt whose worker was
-// not killed, because a worker that is killed cannot store when its attempt began.
+// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If the
+// headers of this package cannot be parsed, the message becomes a dead letter, and the handler is
+// not called. The property MessageId is the key of the message in logs, and the seed for the jitter
+// of the message's delays. MaxElapsed counts from the property Timestamp, which is in whole
+// seconds. If a message has no Timestamp, MaxElapsed counts from the start of the first attempt
+// whose worker was not killed, because a worker that is killed cannot store when its attempt began.
 //
 // By default, RabbitMQ takes a message back if it is not acknowledged within 30 minutes. The
 // server's consumer_timeout changes this time. Set an AttemptTimeout that is shorter than the
@@ -63,7 +63,7 @@ func (r *Retries) Consume(
 	return fmt.Errorf("retryamqp: %w", err)
 }
 
-// consume handles messages until ctx is done or something fails.
+// The method `consume` handles messages until ctx is done or something fails.
 func (w *worker) consume(
 	ctx context.Context, handle func(context.Context, amqp.Delivery) error,
 ) error {
@@ -103,7 +103,8 @@ func (w *worker) consume(
 	return errors.Join(failure, w.giveBack(ctx))
 }
 
-// attempt makes one attempt to handle a message, or lets the message wait if it is not yet due.
+// The method `attempt` makes one attempt to handle a message, or lets the message wait if it is not
+// yet due.
 func (w *worker) attempt(
 	ctx context.Context, d amqp.Delivery, handle func(context.Context, amqp.Delivery) error,
 ) error {
@@ -124,13 +125,14 @@ func (w *worker) attempt(
 	return err
 }
 
-// settle carries out the Outcome of an attempt. After a success, it acknowledges the message. For a
-// retry or a dead letter, it copies the message to a queue, and then acknowledges the message. It
-// adds an interrupted message to w.interrupted.
+// The method `settle` carries out the Outcome of an attempt. After a success, it acknowledges the
+// message. For a retry or a dead letter, it copies the message to a queue, and then acknowledges
+// the message. It adds an interrupted message to w.interrupted.
 func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) error {
 	waits := ctx
-	// During an alarm, RabbitMQ confirms a copy only when the alarm is over. After a panic, do not
-	// wait so long: if the context is canceled, the worker gives up after the grace period.
+	// During an alarm, RabbitMQ confirms a copy only when the alarm is over. After a panic, the worker
+	// must not wait so long. So it uses a canceled context, with which it gives up after the grace
+	// period.
 	if errors.Is(o.Err, retryjob.ErrPanicked) {
 		var stop context.CancelFunc
 		waits, stop = context.WithCancel(ctx)
@@ -147,17 +149,17 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 	case o.Retry():
 		m.classes = o.Classes
 		if waits != ctx {
-			// The panic is about to end the process. A message that arrives before the end would use up
-			// an attempt, so the worker first cancels the consumer.
+			// The panic is about to end the process. A message that arrives before the process has ended
+			// would use up an attempt, so the worker first cancels the consumer.
 			if err := w.leave(waits); err != nil {
 				return err
 			}
 		}
 		err := w.wait(waits, m, o.Delay, m.attempt)
-		if errors.Is(err, errTooLarge) { // the retry was allowed, but its copy is too large
+		if errors.Is(err, errTooLarge) { // the policy allows a retry, but the copy is too large
 			p := w.policies.Of(m.Type)
 			p.Budget.Refund()
-			err = fmt.Errorf("%w; it cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
+			err = fmt.Errorf("%w; the message cannot be retried: %w", retry.Unwrap(o.Err), retry.Unwrap(err))
 			return w.bury(waits, m, retryjob.Decide(ctx, p, m.job(), retry.Permanent(err)))
 		}
 		return err
@@ -166,8 +168,9 @@ func (w *worker) settle(ctx context.Context, m message, o retryjob.Outcome) erro
 	}
 }
 
-// bury moves a message to the dead letters. If the dead letter is too large, bury leaves out the
-// headers of the message. If it is still too large, bury leaves out the body of the message.
+// The method `bury` moves a message to the dead letters. If the dead letter is too large, `bury`
+// leaves out the headers of the message. If the dead letter is still too large, `bury` also leaves
+// out the body of the message.
 func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error {
 	dead, headers := o.DeadLetter(m.job()), amqp.Table{}
 	for _, leftOut := range []string{"", "headers", "headers and body"} {
@@ -190,9 +193,9 @@ func (w *worker) bury(ctx context.Context, m message, o retryjob.Outcome) error 
 	return errTooLarge
 }
 
-// wait moves a message to the wait queue whose TTL fits the parameter `delay`: it publishes a copy
-// of the message there. A header of the copy contains the parameter `attempts`, which is the number
-// of attempts that have ended.
+// The method `wait` moves a message to the wait queue whose TTL fits the parameter `delay`: it
+// publishes a copy of the message there. A header of the copy contains the parameter `attempts`,
+// which is the number of attempts that have ended.
 func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attempts int) error {
 	delay = min(delay, longestDelay)
 	switch step := stepOf(delay); {
@@ -211,20 +214,21 @@ func (w *worker) wait(ctx context.Context, m message, delay time.Duration, attem
 type worker struct {
 	*Retries
 	in       *link
-	channel  *amqp.Channel // the channel of `in`, which gets and acknowledges messages
+	channel  *amqp.Channel // on the connection `in`; it gets and acknowledges messages
 	closed   chan *amqp.Error
 	canceled chan string // receives a value if the server cancels the consumer
 	copies   copies
 
-	// mu guards interrupted. The worker also holds mu during the call that cancels the consumer.
+	// mu guards the field interrupted. The worker also holds mu during the call that cancels the
+	// consumer.
 	mu          sync.Mutex
 	interrupted []amqp.Delivery // messages to give back to the queue
 }
 
-// `use` connects a worker, calls f with it, and closes its connections. The worker has only one
-// channel. If a worker had several channels and were killed, the server would close the channels
-// one after the other. Meanwhile it would deliver the messages of the closed channels to the
-// channels that are still open, and count each delivery as an attempt.
+// `use` connects a worker, calls f with the worker, and closes the connections of the worker. The
+// worker has only one channel. If a worker had several channels and were killed, the server would
+// close the channels one after the other. Meanwhile it would deliver the messages of the closed
+// channels to the channels that are still open, and count each delivery as an attempt.
 func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) error) (err error) {
 	in, err := r.connect(ctx)
 	if err != nil {
@@ -246,7 +250,7 @@ func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) 
 	return f(w)
 }
 
-// start asks the server for messages. It returns an error if a queue does not have the
+// The method `start` asks the server for messages. It returns an error if a queue does not have the
 // arguments that Declare sets, because such a queue would not work correctly: for example, a
 // classic queue would not count the attempts of killed workers.
 func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, err error) {
@@ -272,7 +276,7 @@ func (w *worker) start(ctx context.Context) (deliveries <-chan amqp.Delivery, er
 
 const consumerTag = "retry" // a fixed tag is enough, because the channel has one consumer
 
-// ended returns the reason why the server sends no more messages.
+// The method `ended` returns the reason why the server sends no more messages.
 func (w *worker) ended(ctx context.Context) error {
 	if w.channel.IsClosed() {
 		return fmt.Errorf("the channel was closed: %w", cmp.Or(<-w.closed, amqp.ErrClosed))
@@ -282,7 +286,7 @@ func (w *worker) ended(ctx context.Context) error {
 	default:
 		// The server has not canceled the consumer, so the method `leave` has canceled it. This happens
 		// if a handler calls runtime.Goexit.
-		return errors.New("a handler has called runtime.Goexit")
+		return errors.New("a handler has called runtime.Goexit: let the handler return an error instead")
 	}
 	var gone *amqp.Error
 	if err := w.ask(ctx, func() error {
@@ -296,7 +300,7 @@ func (w *worker) ended(ctx context.Context) error {
 			"call Declare, and bind the queue again", w.queue)
 	}
 	return fmt.Errorf("the server has canceled the consumer of queue %s, which exists: "+
-		"it was deleted and declared again, or is not available", w.queue)
+		"the queue was deleted and declared again, or it is not available: call Consume again", w.queue)
 }
 
 // `ask` runs f, which waits for an answer of the server. When ctx has been done for the grace
@@ -307,13 +311,12 @@ func (w *worker) ask(ctx context.Context, f func() error) error {
 	return w.in.until(ctx, f)
 }
 
-// cancel cancels the consumer.
 func (w *worker) cancel(ctx context.Context) error {
 	return w.ask(ctx, func() error { return w.channel.Cancel(consumerTag, false) })
 }
 
-// stop cancels the consumer. Some messages may still arrive before the server confirms the
-// cancellation. The worker does not handle these messages, and adds them to w.interrupted.
+// The method `stop` cancels the consumer. Some messages may still arrive before the server confirms
+// the cancellation. The worker does not handle these messages, and adds them to w.interrupted.
 func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -327,13 +330,13 @@ func (w *worker) stop(ctx context.Context, deliveries <-chan amqp.Delivery) erro
 }
 
 // giveBack gives the interrupted messages back to the queue, so that their attempts are not
-// counted. Call stop first. Before stop, the server could deliver the messages to this worker
-// again.
+// counted. Call the method `stop` first. If the consumer were not canceled, the server could
+// deliver the messages to this worker again.
 func (w *worker) giveBack(ctx context.Context) error {
 	for _, d := range w.interrupted {
 		m, malformed := messageOf(d)
 		var err error
-		if malformed == nil { // if headers are malformed, a copy would lack them
+		if malformed == nil { // a copy would lack the malformed headers
 			err = w.wait(ctx, m, max(0, time.Until(m.due)), m.attempt-1)
 		}
 		// No copy can be published, so the server puts the message itself back into the queue, and
@@ -342,20 +345,21 @@ func (w *worker) giveBack(ctx context.Context) error {
 			err = w.ask(ctx, func() error { return d.Nack(false, true) })
 		}
 		if err != nil {
-			return fmt.Errorf("giving message %q back: %w", d.MessageId, err)
+			return fmt.Errorf("message %q cannot be given back to the queue: %w", d.MessageId, err)
 		}
 	}
 	return nil
 }
 
-// leave cancels the consumer, so that the server sends no more messages to this worker.
+// The method `leave` cancels the consumer, so that the server sends no more messages to this
+// worker.
 func (w *worker) leave(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cancel(ctx)
 }
 
-// move copies a message to the queue `to`, and then acknowledges the message.
+// The method `move` copies a message to the queue `to`, and then acknowledges the message.
 func (w *worker) move(
 	ctx context.Context, m message, to queue, attempts int, headers amqp.Table,
 ) error {
@@ -370,8 +374,8 @@ func (w *worker) move(
 	return w.ask(ctx, func() error { return m.Ack(false) })
 }
 
-// publish publishes a copy to a queue. It returns errTooLarge if the copy has too many headers
-// for a frame.
+// The method `publish` publishes a copy to a queue. It returns errTooLarge if the copy has too many
+// headers for a frame.
 func (w *worker) publish(ctx context.Context, to queue, p amqp.Publishing) error {
 	if size, frame := sizeOf(p), w.in.Config.FrameSize; frame > 0 && size > frame {
 		return fmt.Errorf("%w: its headers need %d bytes, and a frame has %d",

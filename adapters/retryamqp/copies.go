@@ -13,8 +13,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// copies publishes copies of messages, one after the other, on a connection of its own. During
-// a memory or disk alarm, RabbitMQ does not read from connections that publish. So the
+// The type `copies` publishes copies of messages, one after the other, on a connection of its own.
+// During a memory or disk alarm, RabbitMQ does not read from connections that publish. So the
 // connection that acknowledges messages must never publish.
 type copies struct {
 	connect func(context.Context) (*link, error)
@@ -59,17 +59,18 @@ func (c *copies) end() {
 	}
 }
 
-// untilStored is the policy of publish. Several tries may be necessary: while another worker is
-// declaring a queue, the queue already exists but refuses messages.
+// untilStored is the policy with which the method `publish` tries to store a copy. Several tries
+// may be necessary: while another worker is declaring a queue, the queue already exists but refuses
+// messages.
 var untilStored = retry.Policy{
 	MaxAttempts: 10,
 	Backoff:     retry.Exponential{Base: 20 * time.Millisecond},
 }
 
-// publish declares a queue, publishes a copy, and waits until the queue has stored the copy. It
-// gives up when ctx has been done for c.grace. An AMQP transaction around the copy and the
-// acknowledgment would not be safe: RabbitMQ acknowledges the message even if the queue refuses
-// the copy.
+// The method `publish` declares a queue, publishes a copy, and waits until the queue has stored the
+// copy. It gives up when ctx has been done for the duration c.grace. An AMQP transaction around the
+// copy and the acknowledgment would not be safe: RabbitMQ acknowledges the message even if the
+// queue refuses the copy.
 func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error {
 	if c.over != nil {
 		return c.over
@@ -83,7 +84,8 @@ func (c *copies) publish(ctx context.Context, to queue, p amqp.Publishing) error
 		return c.link.until(ctx, func() error { return c.try(ctx, to, p) })
 	})
 	if ctx.Err() != nil && err != nil {
-		// From now on, each copy fails at once. Otherwise each copy would wait for the time c.grace.
+		// From now on, each copy fails at once. Otherwise each copy would first wait for the duration
+		// c.grace.
 		c.over = context.Cause(ctx)
 		return c.over
 	}
@@ -99,7 +101,7 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 		return c.drop(err)
 	}
 	stored, err := c.channel.PublishWithDeferredConfirmWithContext(ctx, "", to.name, true, false, p)
-	if err != nil { // if only a part of the copy was sent, the server ignores it
+	if err != nil { // the server ignores a copy of which only a part was sent
 		return c.drop(err)
 	}
 	if !stored.Wait() {
@@ -107,7 +109,7 @@ func (c *copies) try(ctx context.Context, to queue, p amqp.Publishing) error {
 	}
 	select {
 	case <-c.returned:
-		return errors.New("it was deleted")
+		return errors.New("the queue was deleted")
 	default:
 		return nil
 	}
@@ -122,11 +124,11 @@ func (c *copies) drop(err error) error {
 	return err
 }
 
-// refusal returns the error for a copy that the server did not confirm. If the connection has
-// failed, the error is Permanent, because the server may have stored the copy.
+// The method `refusal` returns the error for a copy that the server did not confirm. If the
+// connection has failed, the error is Permanent, because the server may have stored the copy.
 func (c *copies) refusal() error {
 	if !c.channel.IsClosed() {
-		return errors.New("it refuses messages")
+		return errors.New("the queue refuses messages")
 	}
 	err := <-c.refused
 	if err != nil && err.Code == amqp.PreconditionFailed {

@@ -17,7 +17,7 @@ import (
 // a whole number of at least 1. It can lower the policy's limit, but never raise it.
 const MaxAttemptsHeader = "retry-max-attempts"
 
-// These headers are in the copies that the package makes.
+// The package writes these headers into its copies of messages.
 const (
 	attemptsHeader = "retry-attempts"    // the number of attempts that have ended
 	beganHeader    = "retry-began"       // the time from which MaxElapsed counts, in Unix milliseconds
@@ -34,7 +34,7 @@ func DeadLetterOf(headers amqp.Table) (retryjob.DeadLetter, error) {
 	text, _ := headers[deadHeader].(string)
 	if text == "" {
 		return retryjob.DeadLetter{}, fmt.Errorf(
-			"retryamqp: not a dead letter: the header %s is missing", deadHeader)
+			"retryamqp: the message is not a dead letter: the header %s is missing", deadHeader)
 	}
 	var d retryjob.DeadLetter
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -46,7 +46,7 @@ func DeadLetterOf(headers amqp.Table) (retryjob.DeadLetter, error) {
 // AttemptOf returns the number of the attempt that the delivery d starts. The first attempt has
 // number 1. If a dead letter was moved back to the queue, its next attempt has number 1 again.
 func AttemptOf(d amqp.Delivery) int {
-	ended, _ := number(d.Headers, attemptsHeader) // `read` reports the error
+	ended, _ := number(d.Headers, attemptsHeader) // messageOf reports the error
 	if isDead(d) {
 		ended = 0
 	}
@@ -61,8 +61,8 @@ func isDead(d amqp.Delivery) bool {
 	return dead
 }
 
-// number returns the value of a header that contains a whole number. If the header is missing,
-// the value is 0.
+// The function `number` returns the value of a header that contains a whole number. If the header
+// is missing, it returns 0.
 func number(headers amqp.Table, name string) (int64, error) {
 	value := headers[name]
 	if value == nil {

@@ -93,8 +93,8 @@ func TestDeadLetterOf(t *testing.T) {
 	}{
 		{"a dead letter", `{"key":"k","reason":"attempts_exhausted","attempts":3}`,
 			retryjob.DeadLetter{Key: "k", Reason: retry.ReasonExhausted, Attempts: 3}, ""},
-		{"no header", nil, retryjob.DeadLetter{}, "retryamqp: not a dead letter: the header retry-dead-letter is missing"},
-		{"not a text", int64(7), retryjob.DeadLetter{}, "retryamqp: not a dead letter: the header retry-dead-letter is missing"},
+		{"no header", nil, retryjob.DeadLetter{}, "retryamqp: the message is not a dead letter: the header retry-dead-letter is missing"},
+		{"not a text", int64(7), retryjob.DeadLetter{}, "retryamqp: the message is not a dead letter: the header retry-dead-letter is missing"},
 		{"no JSON", "boom", retryjob.DeadLetter{}, "retryamqp: header retry-dead-letter: invalid character"},
 		{"cut off", `{"key":"k"`, retryjob.DeadLetter{}, "retryamqp: header retry-dead-letter: unexpected end"},
 	} {

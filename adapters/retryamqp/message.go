@@ -15,7 +15,7 @@ import (
 // A message is a delivery together with the values of its headers.
 type message struct {
 	amqp.Delivery
-	attempt int            // the number of this attempt
+	attempt int            // the number of the attempt that the delivery starts
 	limit   int            // the message's own limit on attempts; 0 if the message has none
 	began   time.Time      // the time from which MaxElapsed counts
 	due     time.Time      // when the message may be handled; a zero time means now
@@ -62,22 +62,22 @@ func messageOf(d amqp.Delivery) (message, error) {
 		// One more day is allowed, because another machine has written this header, and its clock may
 		// be ahead.
 		if time.Until(m.due) > longestDelay+24*time.Hour {
-			errs = append(errs, fmt.Errorf("header %s: due %s, more than a year from now",
+			errs = append(errs, fmt.Errorf("header %s: the time %s is more than a year from now",
 				dueHeader, m.due.UTC().Format(time.RFC3339Nano)))
 		}
 	}
 	m.limit = int(get(MaxAttemptsHeader))
 	unread := errs[len(errs)-1]
 	if unread == nil && m.limit < 1 && d.Headers[MaxAttemptsHeader] != nil {
-		errs = append(errs, fmt.Errorf("header %s is %d: write a whole number from 1 on, or leave it out",
-			MaxAttemptsHeader, m.limit))
+		errs = append(errs, fmt.Errorf("header %s is %d: "+
+			"write a whole number of at least 1, or leave the header out", MaxAttemptsHeader, m.limit))
 	}
 	return m, errors.Join(errs...)
 }
 
-// publishing returns a copy of m for another queue, with the given headers added. The copy
-// leaves out headers and properties that describe only the present delivery. It also leaves out
-// headers and properties that would send the copy to a wrong queue or end its wait early.
+// The method `publishing` returns a copy of m for another queue, with the given headers added. The
+// copy leaves out headers and properties that describe only the present delivery. It also leaves
+// out headers and properties that would send the copy to a wrong queue or end its wait early.
 func (m message) publishing(attempts int, headers amqp.Table) amqp.Publishing {
 	all := amqp.Table{}
 	for name, value := range m.Headers {

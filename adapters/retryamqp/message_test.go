@@ -99,11 +99,11 @@ func TestAMessageThatCannotBeCopied(t *testing.T) {
 		reason  retry.Reason
 		says    string
 	}{
-		"a retry":                         {large, retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Millisecond)}, 1, retry.ReasonPermanent, "retry: permanent error after 1 attempt: boom; it cannot be retried: queue "},
-		"a retry at once":                 {large, retry.Policy{MaxAttempts: 9}, 1, retry.ReasonPermanent, "it cannot be retried"},
+		"a retry":                         {large, retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(time.Millisecond)}, 1, retry.ReasonPermanent, "retry: permanent error after 1 attempt: boom; the message cannot be retried: queue "},
+		"a retry at once":                 {large, retry.Policy{MaxAttempts: 9}, 1, retry.ReasonPermanent, "the message cannot be retried"},
 		"the failure of the last attempt": {large, retry.Policy{MaxAttempts: 1}, 1, retry.ReasonExhausted, "retry: attempts exhausted after 1 attempt: boom"},
 		"a message that is not due":       {notDue, retry.Policy{MaxAttempts: 9}, 0, retry.ReasonPermanent, "the message is too large to be copied to another queue: its headers need 13"},
-		"8,000 headers":                   {wide, retry.Policy{MaxAttempts: 9}, 1, retry.ReasonPermanent, "it cannot be retried"},
+		"8,000 headers":                   {wide, retry.Policy{MaxAttempts: 9}, 1, retry.ReasonPermanent, "the message cannot be retried"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,7 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// A queue holds the name and the arguments for the declaration of a queue.
+// A queue holds the name of a RabbitMQ queue, and the arguments with which the queue is declared.
 type queue struct {
 	name string
 	args amqp.Table
@@ -44,9 +44,9 @@ var kept = amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(math.M
 func (r *Retries) work() queue { return queue{r.queue, kept} }
 func (r *Retries) dead() queue { return queue{r.queue + ".dead", kept} }
 
-// waiting returns the wait queue whose TTL is `step`. RabbitMQ moves each message from there to the
-// work queue when the message has waited for the duration `step`. With the strategy at-least-once,
-// a message stays in the wait queue until the work queue has stored it.
+// The method `waiting` returns the wait queue whose TTL is `step`. RabbitMQ moves each message from
+// there to the work queue when the message has waited for the duration `step`. With the strategy
+// at-least-once, a message stays in the wait queue until the work queue has stored it.
 func (r *Retries) waiting(step time.Duration) queue {
 	return queue{fmt.Sprintf("%s.wait.%dms", r.queue, step.Milliseconds()), amqp.Table{
 		"x-queue-type":              "quorum",
@@ -65,8 +65,8 @@ func (q queue) declare(channel *amqp.Channel) error {
 	return nil
 }
 
-// longest is the longest TTL of a wait queue: 46 days. The maximum of x-message-ttl is 49 days.
-const longest = 15 << 28 * time.Millisecond
+// longestTTL is the longest TTL of a wait queue: 46 days. RabbitMQ allows at most 49 days.
+const longestTTL = 15 << 28 * time.Millisecond
 
 // longestDelay is the longest delay of a message. A longer delay is shortened to longestDelay,
 // because a message that is due later could outlive its queue.
@@ -74,13 +74,13 @@ const longestDelay = 365 * 24 * time.Hour
 
 // stepOf returns the shortest TTL of a wait queue that is at least `delay`. TTLs are rounded up, so
 // that many delays share a wait queue: in binary, only the first four digits of a TTL in
-// milliseconds can be 1. If `delay` exceeds `longest`, stepOf returns `longest`.
+// milliseconds can be 1. If `delay` exceeds longestTTL, stepOf returns longestTTL.
 func stepOf(delay time.Duration) time.Duration {
 	ms := uint64((delay + time.Millisecond - 1) / time.Millisecond)
-	if delay >= longest {
-		return longest
+	if delay >= longestTTL {
+		return longestTTL
 	}
-	// Round ms up to a number whose bits after the first four are all 0.
+	// Round ms up to a number that has only zeros after its first four binary digits.
 	if cut := bits.Len64(ms) - 4; cut > 0 {
 		ms = (ms + 1<<cut - 1) >> cut << cut
 	}
@@ -90,7 +90,7 @@ func stepOf(delay time.Duration) time.Duration {
 // stepBelow returns the longest TTL of a wait queue that is at most `delay`. The parameter `delay`
 // must be at least a millisecond.
 func stepBelow(delay time.Duration) time.Duration {
-	ms := uint64(min(delay, longest) / time.Millisecond)
+	ms := uint64(min(delay, longestTTL) / time.Millisecond)
 	cut := max(0, bits.Len64(ms)-4)
 	return time.Duration(ms>>cut<<cut) * time.Millisecond
 }

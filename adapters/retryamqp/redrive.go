@@ -17,22 +17,23 @@ import (
 // that it cannot parse.
 //
 // If Redrive fails, or if its process is killed, no message is lost. Call Redrive again for the
-// rest. One dead letter may then go back twice, because its copy was stored and the dead letter
-// was not acknowledged. Concurrent calls of Redrive lose no message either.
+// rest. One dead letter may then go back twice, because the first call may have stored a copy of
+// the dead letter without acknowledging it. Concurrent calls of Redrive lose no message either.
 //
-// While Redrive runs, nobody else can read the dead letters that it has already read. The
-// skipped dead letters can be read again when Redrive has returned, or when the server notices
-// that the process was killed. Redrive leaves dead letters that arrive meanwhile for the next
-// call.
+// While Redrive runs, nobody else can read the dead letters that Redrive has already read. The
+// skipped dead letters can be read again when Redrive has returned, or when the server notices that
+// the process was killed. Dead letters that arrive while Redrive runs are left for the next call.
 //
 // Redrive opens connections of its own. When ctx is done, Redrive waits up to a second for the
-// confirmation of the last copy. Then it returns, even during an alarm.
+// confirmation of the last copy. Then it returns, even during a memory or disk alarm.
 func (r *Retries) Redrive(
 	ctx context.Context, o retryjob.RedriveOptions,
 ) (retryjob.RedriveResult, error) {
 	return o.Walk("retryamqp", func(walk *retryjob.Walk) error {
 		return r.use(ctx, time.Second, func(w *worker) error {
-			return w.redrive(ctx, walk) // when `use` ends, the skipped messages go back to the queue
+			// When the method `use` returns, it closes the channel. Then the server puts the skipped dead
+			// letters back into their queue.
+			return w.redrive(ctx, walk)
 		})
 	})
 }
@@ -81,9 +82,9 @@ func (w *worker) redrive(ctx context.Context, walk *retryjob.Walk) error {
 // waitUntil moves a dead letter to a wait queue, so that a worker handles it as a new message at
 // the time `due`. It chooses the wait queue with the longest TTL that is not longer than the wait.
 // The worker that gets the message then lets it wait for the rest of the time. If waitUntil chose a
-// longer TTL instead, no time would be left to wait after the wait queue. Messages that were moved
-// to the same wait queue at the same time would then be handled at the same time, although their
-// due times differ.
+// longer TTL instead, the message would leave the wait queue only after it is due. Messages that
+// were moved to the same wait queue at the same time would then also be handled at the same time,
+// although their due times differ.
 func (w *worker) waitUntil(ctx context.Context, m message, due time.Time) error {
 	left := time.Until(due)
 	if left < time.Millisecond {

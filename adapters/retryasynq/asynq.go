@@ -102,7 +102,8 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 		switch opt.Type() {
 		case asynq.MaxRetryOpt:
 			if retries := opt.Value().(int); retries < noLimit {
-				maxRetry = retries + 1 // the additional run archives a task whose last worker was killed
+				// If a worker is killed in the last attempt, the additional run archives the task.
+				maxRetry = retries + 1
 				headers[limitHeader] = strconv.Itoa(maxRetry)
 			}
 		case asynq.ProcessAtOpt:
@@ -117,16 +118,16 @@ func NewTask(typename string, payload []byte, opts ...asynq.Option) *asynq.Task 
 	return asynq.NewTaskWithHeaders(typename, payload, headers, opts...)
 }
 
-// Retries applies policies to tasks. After the calls of SetType and Configure, its methods are
-// safe for concurrent use.
+// Retries applies policies to tasks. After the calls of SetType and Configure, the methods of
+// Retries are safe for concurrent use.
 type Retries struct {
 	policies  retryjob.Policies
 	logger    asynq.Logger     // the Logger of the server's configuration; nil means slog.Default
 	isFailure func(error) bool // the server's IsFailure; if it is nil, every error is a failure
 }
 
-// New returns Retries that apply policy to tasks of every type. It returns an error if
-// [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit.
+// New returns Retries that apply the policy to tasks of every type. It returns an error if the
+// policy is invalid or has no limit, as [retryjob.NewPolicies] does.
 func New(policy retry.Policy) (*Retries, error) {
 	policies, err := retryjob.NewPolicies("retryasynq", policy)
 	if err != nil {
@@ -135,22 +136,21 @@ func New(policy retry.Policy) (*Retries, error) {
 	return &Retries{policies: policies}, nil
 }
 
-// SetType sets the policy for tasks of one type. It returns an error if [retryjob.NewPolicies]
-// would refuse policy, because policy is invalid or has no limit. Call SetType before the
-// server starts.
+// SetType sets the policy for tasks of one type. It returns an error if the policy is invalid or
+// has no limit, as [retryjob.NewPolicies] does. Call SetType before the server starts.
 func (r *Retries) SetType(typename string, policy retry.Policy) error {
 	return r.policies.Set("retryasynq: type", typename, policy)
 }
 
-// Configure prepares the configuration of a server for [Retries.Middleware]. It replaces
+// Configure prepares the configuration of a server for [Retries.Middleware]. Configure replaces
 // RetryDelayFunc. Without Configure, asynq's own delays apply. Set config.Logger and
-// config.IsFailure before you call Configure. The Logger gets the panics of the handlers. If
-// you call Configure more than once, the last call applies.
+// config.IsFailure before you call Configure. The Logger gets the panics of the handlers. If you
+// call Configure more than once, the last call applies.
 //
-// If config.IsFailure returns false for the error of an attempt, the attempt does not count. An
-// example is the error "not ready yet". The task runs again after the delay of the policy,
-// unless MaxElapsed, MaxRetryAfter or RetryIf ends the task. The last event of such an attempt
-// has ReasonCanceled.
+// If config.IsFailure returns false for the error of an attempt, the attempt does not count. For
+// example, IsFailure may return false for an error that says "not ready yet". The task then runs
+// again after the delay of the policy, unless MaxElapsed, MaxRetryAfter or RetryIf ends the task.
+// The last event of such an attempt has ReasonCanceled.
 func (r *Retries) Configure(config *asynq.Config) {
 	config.RetryDelayFunc = r.delay
 	r.logger, r.isFailure = config.Logger, config.IsFailure
@@ -180,8 +180,8 @@ func (r *Retries) Middleware(handler asynq.Handler) asynq.Handler {
 	})
 }
 
-// attempt makes one attempt of a task. The parameter retried is how often asynq has retried the
-// task before this attempt.
+// The method `attempt` makes one attempt of a task. The parameter `retried` is the number of times
+// that asynq has retried the task before this attempt.
 func (r *Retries) attempt(
 	ctx context.Context, next asynq.Handler, task *asynq.Task, id string, retried, maxRetry int,
 ) (result error) {
@@ -204,16 +204,16 @@ func (r *Retries) attempt(
 		}
 		err := r.handle(ctx, next, task)
 		if failure = r.counts(policy, retried+1, job.Began, err); !failure {
-			interrupt() // IsFailure has returned false, and an interrupted attempt does not count
+			interrupt() // this attempt must not count, and an interrupted attempt does not count
 		}
 		return err
 	}, func(o retryjob.Outcome) { result = resultOf(o, job, failure) })
 	return result
 }
 
-// counts reports whether an attempt that returned err counts. If IsFailure returns false for err,
-// the attempt usually does not count. But the attempt counts if the policy ends the task for
-// a reason other than the number of attempts.
+// The method `counts` reports whether asynq must count an attempt that returned err. If IsFailure
+// returns false for err, the attempt usually does not count. But the attempt counts if the policy
+// ends the task for a reason other than the number of attempts.
 func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err error) bool {
 	if err == nil || r.isFailure == nil || r.isFailure(err) {
 		return true
@@ -224,9 +224,9 @@ func (r *Retries) counts(policy retry.Policy, attempt int, began time.Time, err 
 	}).Retry()
 }
 
-// readHeaders returns a task's own limit on attempts, and the time at which the task was first
-// due. If the task has no limit of its own, the limit is 0. If the time is unknown, the time is
-// zero.
+// readHeaders returns a task's own limit on attempts, and the time at which the task was first due.
+// If the task has no limit of its own, the result `limit` is 0. If the time is unknown, the result
+// `since` is the zero time.
 func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	if text := task.Headers()[limitHeader]; text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
@@ -242,9 +242,9 @@ func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	return limit, since, nil
 }
 
-// began returns the time from which MaxElapsed counts. Usually this is `since`. If `since` is
-// zero or in the future, began returns an estimate. The task has waited for the delays of its
-// earlier attempts, so it is at least as old as the sum of these delays.
+// The function `began` returns the time from which MaxElapsed counts. Usually this is the parameter
+// `since`. If `since` is zero or in the future, `began` returns an estimate. The task has waited
+// for the delays of its earlier attempts, so it is at least as old as the sum of these delays.
 func began(policy retry.Policy, job retryjob.Job, since time.Time) time.Time {
 	now := time.Now()
 	if !since.IsZero() && !since.After(now) {
@@ -262,8 +262,8 @@ func began(policy retry.Policy, job retryjob.Job, since time.Time) time.Time {
 	return now.Add(-age)
 }
 
-// handle calls the handler, and recovers a panic. If asynq recovered the panic, asynq would not
-// learn the decision about the task.
+// The method `handle` calls the handler, and recovers a panic. If asynq recovered the panic, asynq
+// would not learn the decision about the task.
 func (r *Retries) handle(ctx context.Context, next asynq.Handler, task *asynq.Task) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -300,7 +300,7 @@ func resultOf(o retryjob.Outcome, job retryjob.Job, failure bool) error {
 // A retryError is the error that tells asynq to run the task again.
 type retryError struct {
 	err     error
-	failure bool      // whether asynq counts the attempt
+	failure bool      // whether asynq counts the attempt as a failure
 	due     time.Time // when the task runs again
 }
 
@@ -334,14 +334,16 @@ func DeadLetterOf(task *asynq.TaskInfo) (d retryjob.DeadLetter, err error) {
 	return d, err
 }
 
-// delay is the RetryDelayFunc of asynq. It returns how long a task waits after n retries.
+// The method `delay` is the RetryDelayFunc that Configure sets. It returns how long a task that
+// asynq has already retried n times waits for its next run.
 func (r *Retries) delay(n int, err error, task *asynq.Task) time.Duration {
 	var decided *retryError
 	if errors.As(err, &decided) {
 		return toFullSecond(decided.due)
 	}
-	// The error is not from this package, because the worker was killed or asynq did not wait for
-	// the handler. The delay of this attempt may be anything up to d.Hi, so wait for d.Hi.
+	// The error is not from this package, because the worker was killed or asynq did not wait for the
+	// handler. The policy may choose any delay up to d.Hi after this attempt, so the task waits for
+	// d.Hi.
 	own, _, _ := readHeaders(task) // the next attempt reports a malformed header
 	d := r.policies.Of(task.Type()).ForJob(own).Next(retry.Attempt{Number: n + 1})
 	if !d.Retry() {

@@ -145,7 +145,7 @@ func TestReasonsOfArchivedTasks(t *testing.T) {
 		"not UTF-8": {retryasynq.NewTask("mail", nil), errors.New("a\xff\xfe"),
 			letter{retry.ReasonExhausted, 2, "retry: attempts exhausted after 2 attempts: a\uFFFD"}},
 		"a header that is not a number": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-max-attempts": "x"}), nil,
-			letter{retry.ReasonPermanent, 1, `retry: permanent error after 1 attempt: header retry-max-attempts is "x": write a whole number from 1 on, or leave it out`}},
+			letter{retry.ReasonPermanent, 1, `retry: permanent error after 1 attempt: header retry-max-attempts is "x": write a whole number of at least 1, or leave the header out`}},
 		"a header that is not a time": {asynq.NewTaskWithHeaders("mail", nil, map[string]string{"retry-since": "x"}), nil,
 			letter{retry.ReasonPermanent, 1, `retry: permanent error after 1 attempt: header retry-since: parsing time "x" as "2006-01-02T15:04:05.999999999Z07:00": cannot parse "x" as "2006"`}},
 	} {

@@ -16,16 +16,17 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// kept is how long asynq keeps a task that Redrive has moved back, and the ID of this task, after
-// the task is done.
-const kept = time.Hour
+// retention is the time for which asynq keeps a task that Redrive has moved back, and the ID of
+// this task, after the task is done.
+const retention = time.Hour
 
-// Redrive runs the dead letters of a queue again. Each task gets all its attempts again. It runs
-// at the time within o.Window that [retryjob.Spread] computes from its ID, rounded up to a whole
-// second. Redrive skips these tasks:
+// Redrive runs the dead letters of a queue again. Each task gets all its attempts again, and runs
+// at the time within o.Window that [retryjob.Spread] computes from the ID of the task, rounded up
+// to a whole second. Redrive skips these tasks:
 //
 //   - tasks that an operator has archived. If the last attempt failed in the second in which the
-//     operator archived the task, Redrive does not notice the operator, and moves the task;
+//     operator archived the task, Redrive does not notice that an operator has archived it, and
+//     moves the task;
 //   - tasks whose new ID is the ID of another task;
 //   - tasks with the option asynq.Unique, if another task holds their lock.
 //
@@ -38,11 +39,11 @@ const kept = time.Hour
 // lock of asynq.Unique, the new task gets the lock for the remaining time. The remaining time
 // starts when the new task is due.
 //
-// If Redrive fails, or if its process is killed, no task is lost. Call Redrive again for the
-// rest. The first call may have enqueued a new task without deleting the archived task. The
-// second call recognizes the new task by its ID and its headers, and does not enqueue it again.
-// This works until an hour after the new task is done. Later, the task would run twice.
-// Concurrent calls of Redrive lose no task either.
+// If Redrive fails, or if its process is killed, no task is lost. Call Redrive again for the rest.
+// The first call may have enqueued a new task without deleting the archived task. The second call
+// recognizes the new task by its ID and its headers, and does not enqueue it again. This works
+// until an hour after the new task is done. If you call Redrive again only later, the task runs
+// twice. Concurrent calls of Redrive lose no task either.
 //
 // When ctx is done, Redrive closes its connections, so it returns even if Redis does not
 // answer.
@@ -59,9 +60,10 @@ func redriveAll(
 ) (err error) {
 	connection, is := options.MakeRedisClient().(redis.UniversalClient)
 	if !is {
-		return fmt.Errorf("%T does not make a client for Redis", options)
+		return fmt.Errorf("%T.MakeRedisClient returns no redis.UniversalClient: "+
+			"pass an asynq.RedisClientOpt", options)
 	}
-	// The methods of the inspector take no context. Closing the connection ends them.
+	// The methods of the inspector take no context. Closing the connection ends their calls.
 	closeSoon := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer func() {
 		if closeSoon() {
@@ -112,10 +114,10 @@ type redriver struct {
 	inspector *asynq.Inspector
 }
 
-// stale returns an error if the last error of a task is not the reason why the task was archived,
-// or if the task is no longer archived. For example, an operator ran a dead letter again, and then
-// archived the task before a worker took it. asynq stores the second in which a task was archived.
-// If a worker has archived the task, the last attempt failed in this second.
+// The method `stale` returns an error if the last error of a task is not the reason why the task
+// was archived, or if the task is no longer archived. For example, an operator ran a dead letter
+// again, and then archived the task before a worker took it. asynq stores the second in which a
+// task was archived. If a worker has archived the task, the last attempt failed in this second.
 func (r redriver) stale(ctx context.Context, task *asynq.TaskInfo) (stale, err error) {
 	at, err := r.redis.ZScore(ctx, "asynq:{"+task.Queue+"}:archived", task.ID).Result()
 	if errors.Is(err, redis.Nil) || err == nil && int64(at) != task.LastFailedAt.Unix() {
@@ -135,9 +137,9 @@ func archivedIn(inspector *asynq.Inspector, queue string) (all []*asynq.TaskInfo
 	}
 }
 
-// move enqueues a copy of an archived task, and deletes the archived task. The copy runs at the
-// time `due`. The function returns false in two cases: the task is not archived any more, or its
-// last error has changed.
+// The method `move` enqueues a copy of an archived task, and deletes the archived task. The copy
+// runs at the time `due`. The method returns false if the task is no longer archived, if the last
+// error of the task has changed, or if another task has the ID or the lock that the copy needs.
 func (r redriver) move(
 	ctx context.Context, task *asynq.TaskInfo, d retryjob.DeadLetter, due time.Time,
 ) (bool, error) {
@@ -158,7 +160,7 @@ func (r redriver) move(
 		if errors.Is(err, errTaken) {
 			err = nil
 		} else if r.redis.Ping(ctx).Err() == nil {
-			// Redis works, so the error means that asynq refuses the task.
+			// Redis answers a ping, so the error means that asynq refuses the task.
 			err = retryjob.Stuck(fmt.Errorf("task %.100s: %w", task.ID, err))
 		}
 		return false, err
@@ -180,7 +182,7 @@ func copyOf(task *asynq.TaskInfo, d retryjob.DeadLetter, at time.Time, id string
 	opts := []asynq.Option{
 		asynq.TaskID(id), asynq.Queue(task.Queue), asynq.MaxRetry(task.MaxRetry),
 		asynq.Timeout(task.Timeout), asynq.ProcessAt(at),
-		asynq.Retention(max(kept, task.Retention)),
+		asynq.Retention(max(retention, task.Retention)),
 	}
 	if !task.Deadline.IsZero() {
 		opts = append(opts, asynq.Deadline(task.Deadline))
@@ -188,11 +190,12 @@ func copyOf(task *asynq.TaskInfo, d retryjob.DeadLetter, at time.Time, id string
 	return asynq.NewTaskWithHeaders(task.Type, task.Payload, headers, opts...)
 }
 
-// errTaken says that a copy cannot be enqueued, because another task has its ID or its lock.
-var errTaken = errors.New("another task has its ID or its lock")
+// errTaken says that a copy cannot be enqueued, because another task has the ID or the lock that
+// the copy needs.
+var errTaken = errors.New("another task has the ID or the lock that the copy needs")
 
-// enqueue enqueues the copy of an archived task, unless another call of Redrive has enqueued
-// the copy before.
+// The method `enqueue` enqueues the copy of an archived task, unless another call of Redrive has
+// enqueued the copy before.
 func (r redriver) enqueue(
 	ctx context.Context, task *asynq.TaskInfo, anew *asynq.Task, id string,
 ) error {
@@ -239,9 +242,9 @@ func (r redriver) isThere(queue string, anew *asynq.Task, id string) (bool, erro
 	return true, nil
 }
 
-// unlocking is a script that releases a task's lock of asynq.Unique. It returns the remaining time
-// of the lock in milliseconds. If the task has no lock, it returns 0. If another task has the lock,
-// it returns -1. The script also stores in the task when the lock would have expired. Redrive then
+// The script `unlocking` releases a task's lock of asynq.Unique. It returns the remaining time of
+// the lock in milliseconds. If the task has no lock, it returns 0. If another task has the lock, it
+// returns -1. The script also stores in the task when the lock would have expired. Redrive then
 // gives the lock to the copy of the task. If the process is killed before that, the next call of
 // Redrive reads the stored time.
 var unlocking = redis.NewScript(`
@@ -259,8 +262,8 @@ local noted = redis.call("HGET", KEYS[1], "retry_unique_until")
 return math.max(0, (noted or 0) - ARGV[3])
 `)
 
-// unlock releases the lock of a task, so that the copy of the task can take the lock. It
-// returns how long the copy may have the lock. If it returns 0, the copy needs no lock.
+// The method `unlock` releases the lock of a task, so that the copy of the task can take the lock.
+// It returns how long the copy may have the lock. If it returns 0, the copy needs no lock.
 func (r redriver) unlock(ctx context.Context, task *asynq.TaskInfo) (time.Duration, error) {
 	prefix := "asynq:{" + task.Queue + "}:"
 	left, err := unlocking.Run(ctx, r.redis, []string{prefix + "t:" + task.ID},

@@ -22,22 +22,24 @@ func (r *Retries) checkStart(
 	return nil
 }
 
-// check returns an error if Consume cannot work with a consumer that has the configuration c.
+// The function `check` returns an error if Consume cannot work with a consumer that has the
+// configuration c.
 func check(c jetstream.ConsumerConfig) error {
 	switch {
 	case c.AckPolicy != jetstream.AckExplicitPolicy:
 		return fmt.Errorf("AckPolicy is %v: write AckExplicitPolicy", c.AckPolicy)
 	case len(c.BackOff) > 0:
-		return errors.New("BackOff replaces AckWait and ignores Nak: do not set BackOff")
+		return errors.New("BackOff is set and replaces AckWait, so the server may deliver a message " +
+			"again while its handler runs: do not set BackOff")
 	case c.MaxDeliver > 0:
-		return fmt.Errorf("MaxDeliver is %d, and the server forgets a message after so many deliveries: "+
-			"write -1, because the policy has the limit", c.MaxDeliver)
+		return fmt.Errorf("MaxDeliver is %d, so the server limits the deliveries of a message: "+
+			"write -1, because the policy limits the attempts", c.MaxDeliver)
 	case c.MaxAckPending > 0:
-		return fmt.Errorf("MaxAckPending is %d: "+
-			"if so many messages wait for a retry, they block all other messages: write -1",
-			c.MaxAckPending)
+		return fmt.Errorf("MaxAckPending is %d, so %d messages that wait for a retry "+
+			"would block all other messages: write -1", c.MaxAckPending, c.MaxAckPending)
 	case c.HeadersOnly:
-		return errors.New("HeadersOnly is true, so dead letters would lack their data: write false")
+		return errors.New("HeadersOnly is true, so dead letters would lack the data of their messages: " +
+			"write false")
 	case c.MaxRequestExpires > 0 && c.MaxRequestExpires < pull:
 		return fmt.Errorf("MaxRequestExpires is %v, but Consume waits %v for a message: "+
 			"write at least %v, or do not set MaxRequestExpires", c.MaxRequestExpires, pull, pull)

@@ -23,8 +23,8 @@ const MaxAttemptsHeader = "Retry-Max-Attempts"
 const SubjectHeader = "Retry-Subject"
 
 const (
-	// A dead letter has these two headers. The first contains the retryjob.DeadLetter as JSON. The
-	// second says which part of the message the dead letter lacks.
+	// A dead letter has these two headers. The first header contains the retryjob.DeadLetter as JSON.
+	// The second header says which part of the message the dead letter lacks.
 	deadHeader    = "Retry-Dead-Letter"
 	leftOutHeader = "Retry-Left-Out"
 
@@ -40,7 +40,7 @@ func DeadLetterOf(header nats.Header) (retryjob.DeadLetter, error) {
 	text := header.Get(deadHeader)
 	if text == "" {
 		return retryjob.DeadLetter{}, fmt.Errorf(
-			"retrynats: not a dead letter: the header %s is missing", deadHeader)
+			"retrynats: the message is not a dead letter: the header %s is missing", deadHeader)
 	}
 	var d retryjob.DeadLetter
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
@@ -80,7 +80,7 @@ func read(
 		limit, err := strconv.Atoi(text)
 		if err != nil || limit < 1 {
 			return job, due, fmt.Errorf("header %s is %.100q: "+
-				"write a whole number from 1 on, or leave it out", MaxAttemptsHeader, text)
+				"write a whole number of at least 1, or leave the header out", MaxAttemptsHeader, text)
 		}
 		job.MaxAttempts = limit
 	}
@@ -92,9 +92,9 @@ func read(
 			return job, due, fmt.Errorf("header %s: %w", dueHeader, malformed)
 		}
 	}
-	// MaxElapsed counts from `due`. A `due` that is up to a minute in the future is accepted,
-	// because the clock of this machine may be slow. If `due` were accepted in the far future, no time
-	// would seem to have passed, and the message would never reach MaxElapsed.
+	// MaxElapsed counts from `due`. A `due` that is up to a minute in the future is accepted, because
+	// the clock of this machine may be slow. If the time in the header were in the far future and
+	// MaxElapsed counted from it, the message would never reach MaxElapsed.
 	if due.After(job.Began) && time.Until(due) < time.Minute {
 		job.Began = due
 	}
@@ -106,7 +106,7 @@ func read(
 // has written the time, and its clock may be ahead.
 func checkDue(due time.Time) error {
 	if time.Until(due) > (365+1)*24*time.Hour {
-		return fmt.Errorf("due %s, more than a year from now", due.UTC().Format(time.RFC3339Nano))
+		return fmt.Errorf("the time %s is more than a year from now", due.UTC().Format(time.RFC3339Nano))
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestDeadLetterOf(t *testing.T) {
 	}{
 		{"a dead letter", `{"key":"k","reason":"attempts_exhausted","attempts":3}`,
 			retryjob.DeadLetter{Key: "k", Reason: retry.ReasonExhausted, Attempts: 3}, ""},
-		{"no header", "", retryjob.DeadLetter{}, "retrynats: not a dead letter: the header Retry-Dead-Letter is missing"},
+		{"no header", "", retryjob.DeadLetter{}, "retrynats: the message is not a dead letter: the header Retry-Dead-Letter is missing"},
 		{"no JSON", "boom", retryjob.DeadLetter{}, "retrynats: header Retry-Dead-Letter: invalid character"},
 		{"cut off", `{"key":"k"`, retryjob.DeadLetter{}, "retrynats: header Retry-Dead-Letter: unexpected end"},
 	} {

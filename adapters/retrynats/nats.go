@@ -41,10 +41,10 @@
 // its worker was killed, or was stopped before the handler returned. The server delivers the
 // messages of a killed worker again within AckWait.
 //
-// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If
-// the headers of this package cannot be parsed, the message becomes a dead letter, and the
-// handler is not called. MaxElapsed counts from the time when the stream stored the message, by
-// the server's clock. For the MaxAttempts and the Backoff of a [retry.Class], all failures of the
+// The header [MaxAttemptsHeader] of a message can lower the policy's limit for this message. If the
+// headers of this package cannot be parsed, the message becomes a dead letter, and the handler is
+// not called. MaxElapsed counts from the time at which the stream stored the message. The server's
+// clock sets this time. For the MaxAttempts and the Backoff of a [retry.Class], all failures of the
 // message count, not only the failures of this class.
 package retrynats
 
@@ -64,8 +64,8 @@ import (
 // Retries handles messages according to policies. Set the fields and call SetSubject before the
 // first Consume. After that, Retries is safe for concurrent use.
 type Retries struct {
-	// Workers is how many messages one call of Consume handles at once. If Workers is 0 or below,
-	// Consume handles 10 messages at once.
+	// Workers is the number of messages that one call of Consume handles at once. If Workers is 0 or
+	// below, Consume handles 10 messages at once.
 	Workers int
 
 	// OnError is called with the error if Consume cannot tell the server the decision about a
@@ -78,33 +78,34 @@ type Retries struct {
 	dead     string
 }
 
-// New returns Retries that apply policy to each message, and publish dead letters to the
-// subject deadSubject. A stream must store the messages of this subject. New returns an error
-// if [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit. It
-// also returns an error if deadSubject has a wildcard, a space or an empty token.
+// New returns Retries that apply the policy to each message, and publish dead letters to the
+// subject deadSubject. A stream must store the messages of this subject. New returns an error if
+// the policy is invalid or has no limit, as [retryjob.NewPolicies] does. It also returns an error
+// if deadSubject is empty, or has a wildcard, a space or an empty token.
 func New(policy retry.Policy, deadSubject string) (*Retries, error) {
 	policies, err := retryjob.NewPolicies("retrynats", policy)
 	if err != nil {
 		return nil, err
 	}
 	if deadSubject == "" {
-		return nil, errors.New("retrynats: no subject for dead letters: write the subject of a stream")
+		return nil, errors.New("retrynats: no subject for dead letters: " +
+			"pass a subject that a stream stores")
 	}
 	if !isOneSubject(deadSubject) {
 		const text = "retrynats: dead letters go to %q, which is not the subject of a message: " +
-			"write a subject without wildcards, spaces and empty tokens"
+			"pass a subject without wildcards, spaces or empty tokens"
 		return nil, fmt.Errorf(text, deadSubject)
 	}
 	return &Retries{policies: policies, dead: deadSubject}, nil
 }
 
-// SetSubject sets the policy for the messages of one subject. It returns an error if
-// [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit. It
-// also returns an error if subject has a wildcard, a space or an empty token.
+// SetSubject sets the policy for the messages of one subject. It returns an error if the policy is
+// invalid or has no limit, as [retryjob.NewPolicies] does. It also returns an error if the subject
+// has a wildcard, a space or an empty token.
 func (r *Retries) SetSubject(subject string, policy retry.Policy) error {
 	if !isOneSubject(subject) {
 		return fmt.Errorf("retrynats: %q is not the subject of a message: "+
-			"write a subject without wildcards, spaces and empty tokens", subject)
+			"pass a subject without wildcards, spaces or empty tokens", subject)
 	}
 	return r.policies.Set("retrynats: subject", subject, policy)
 }
@@ -137,10 +138,10 @@ func (r *Retries) ConsumerConfig(durable string) jetstream.ConsumerConfig {
 // dead letters. A table in docs/queues.md in the library's repository lists the settings that
 // Consume refuses. The configuration from [Retries.ConsumerConfig] has none of these settings.
 //
-// The parameter js must be the JetStream that has returned consumer. Consume calls handle for
-// up to Workers messages at once. The function handle must not acknowledge its message. It must
-// not change the message's headers and data, because the dead letter uses them. While handle
-// runs, Consume extends the AckWait of the message.
+// The parameter `js` must be the JetStream that has returned the parameter `consumer`. Consume
+// calls the function `handle` for up to Workers messages at once. This function must not
+// acknowledge its message. It must not change the message's headers and data, because the dead
+// letter uses them. While the function runs, Consume extends the AckWait of the message.
 //
 // A message with a header Status and without data is never handled, because the NATS client
 // mistakes it for an answer of the server. Such a message stays in the stream until you delete

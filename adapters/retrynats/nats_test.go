@@ -230,7 +230,7 @@ func TestConsumeRefuses(t *testing.T) {
 	}{
 		"BackOff": {dead, func(c *jetstream.ConsumerConfig) {
 			c.BackOff, c.MaxDeliver = []time.Duration{time.Second}, 5
-		}, "BackOff replaces AckWait and ignores Nak: do not set BackOff"},
+		}, "BackOff is set and replaces AckWait, so the server may deliver a message again while its handler runs: do not set BackOff"},
 		"MaxDeliver":                  {dead, func(c *jetstream.ConsumerConfig) { c.MaxDeliver = 5 }, "MaxDeliver is 5"},
 		"MaxAckPending":               {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 1000 }, "MaxAckPending is 1000"},
 		"MaxAckPending of the server": {dead, func(c *jetstream.ConsumerConfig) { c.MaxAckPending = 0 }, "MaxAckPending is 1000"},

@@ -20,10 +20,10 @@ import (
 // cannot parse.
 //
 // Anyone who may publish to the subject for dead letters can write a dead letter. So Redrive
-// publishes a message only to a subject that the filter of the consumer allows. If the consumer
-// has no filter, the subject must belong to the consumer's stream. Redrive never publishes to
-// an inbox, or to a subject that begins with "$". If a dead letter cannot go back, Redrive
-// leaves it and goes on with the others. The error of Redrive then names that dead letter.
+// publishes a message only to a subject that the filter of the consumer allows. If the consumer has
+// no filter, the subject must belong to the consumer's stream. Redrive never publishes to an inbox,
+// or to a subject that begins with "$". If a dead letter cannot go back, Redrive leaves this dead
+// letter and goes on with the others. The error of Redrive then names this dead letter.
 //
 // Redrive returns an error if the stream of the dead letters has the setting DenyDelete.
 //
@@ -64,7 +64,7 @@ func (r *Retries) redrive(
 	}
 	for next := info.State.FirstSeq; next <= info.State.LastSeq && ctx.Err() == nil; {
 		letter, err := stream.GetMsg(ctx, next, jetstream.WithGetMsgSubject(r.dead))
-		late := err == nil && letter.Sequence > info.State.LastSeq // the letter is newer than this call
+		late := err == nil && letter.Sequence > info.State.LastSeq // it arrived during this call
 		if late || errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
 		}

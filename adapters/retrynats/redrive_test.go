@@ -44,7 +44,7 @@ func TestEarlyMessageWaitsAgain(t *testing.T) {
 	assert.Equal(t, due, letters["due"].Began)
 	assert.True(t, letters["past"].Began.After(past))
 	assert.Contains(t, letters["malformed"].Err, "header Retry-Due")
-	assert.Contains(t, letters["never"].Err, "header Retry-Due: due 9999-12-31T23:59:59Z, more than a year from now")
+	assert.Contains(t, letters["never"].Err, "header Retry-Due: the time 9999-12-31T23:59:59Z is more than a year from now")
 	for _, d := range letters {
 		assert.Equal(t, 1, d.Attempts)
 	}

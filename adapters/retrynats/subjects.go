@@ -30,8 +30,8 @@ func subjectsOf(
 	return stream.CachedInfo().Config.Subjects, nil
 }
 
-// allowed reports whether a subject matches one of the patterns in subjects. A subject of the
-// server itself or of an inbox is never allowed.
+// The function `allowed` reports whether a subject matches one of the patterns in `subjects`. A
+// subject of the server itself or of an inbox is never allowed.
 func allowed(subjects []string, inbox, subject string) bool {
 	for _, forbidden := range []string{"$", inbox + ".", nats.InboxPrefix} {
 		if strings.HasPrefix(subject, forbidden) {
@@ -43,8 +43,8 @@ func allowed(subjects []string, inbox, subject string) bool {
 	})
 }
 
-// matches reports whether subject matches a pattern with wildcards. A subject that itself
-// contains wildcards never matches.
+// The function `matches` reports whether a subject matches a pattern that may contain wildcards. A
+// subject that itself contains wildcards never matches.
 func matches(pattern, subject string) bool {
 	if !isOneSubject(subject) {
 		return false
@@ -63,7 +63,7 @@ func matches(pattern, subject string) bool {
 	return len(patterns) == len(tokens)
 }
 
-// isOneSubject reports whether text can be the subject of a message.
+// isOneSubject reports whether a text can be the subject of a message.
 func isOneSubject(text string) bool {
 	odd := func(c rune) bool { return c <= ' ' || c == '*' || c == '>' || c == 0x7f }
 	return !strings.ContainsFunc(text, odd) && !slices.Contains(strings.Split(text, "."), "")

@@ -27,16 +27,16 @@ type worker struct {
 	handle           func(context.Context, jetstream.Msg) error
 	cancel           context.CancelFunc // cancels the context of all goroutines
 
-	// Each goroutine holds a read lock of pulls while it asks for a message. The method `leave`
-	// first cancels the context, and then takes the write lock. When `leave` has the lock, no pull
-	// is open, and no new pull can begin.
+	// Each goroutine holds a read lock of the mutex pulls while it asks the server for a message. The
+	// method `leave` first cancels the context, and then takes the write lock. When `leave` has the
+	// lock, no pull is open, and no new pull can begin.
 	pulls sync.RWMutex
 }
 
-// work handles messages until ctx is done. If a pull fails, work gets the consumer from the
-// server again, because the headers of a message can confuse the NATS client. After a message
-// with the header Nats-Pin-Id, the client sends pulls that the server refuses. After a message
-// with the headers Status and Description, the client says that the consumer was deleted.
+// The method `work` handles messages until ctx is done. If a pull fails, `work` gets the consumer
+// from the server again, because the headers of a message can confuse the NATS client. After a
+// message with the header Nats-Pin-Id, the client sends pulls that the server refuses. After a
+// message with the headers Status and Description, the client says that the consumer was deleted.
 func (w *worker) work(ctx context.Context) error {
 	err := retry.Do(ctx, retry.Policy{
 		MaxAttempts: retry.Unlimited,
@@ -64,7 +64,7 @@ func (w *worker) work(ctx context.Context) error {
 	return fmt.Errorf("retrynats: %w", retry.Unwrap(err))
 }
 
-// `pull` is how long a pull stays open. A pull asks the server for one message. Before Consume
+// `pull` is the time that a pull stays open. A pull asks the server for one message. Before Consume
 // returns, it waits until all its pulls have ended. If a pull were still open, the server could
 // deliver a message to the pull, and would count this delivery.
 const pull = time.Second
@@ -93,7 +93,8 @@ func (w *worker) leave() {
 	defer w.pulls.Unlock()
 }
 
-// attempt makes one attempt to handle a message, or delays the message until it is due.
+// The method `attempt` makes one attempt to handle a message, or delays the message until it is
+// due.
 func (w *worker) attempt(ctx context.Context, msg jetstream.Msg) {
 	meta, err := msg.Metadata()
 	if err != nil {
@@ -153,14 +154,16 @@ func (w *worker) keep(msg jetstream.Msg, key string) (stop func()) {
 	}
 }
 
-// `answer` is how long Consume waits for the server to confirm a decision.
-const answer = 5 * time.Second
+// confirmTimeout is the time that Consume waits for the server to confirm a decision about a
+// message.
+const confirmTimeout = 5 * time.Second
 
-// settle acknowledges, delays or terminates the message of an attempt, as the Outcome says.
+// The method `settle` acknowledges, delays or terminates the message of an attempt, as the Outcome
+// says.
 func (w *worker) settle(
 	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
 ) error {
-	ctx, cancel := context.WithTimeout(ctx, answer)
+	ctx, cancel := context.WithTimeout(ctx, confirmTimeout)
 	defer cancel()
 	var err error
 	switch {
@@ -168,7 +171,7 @@ func (w *worker) settle(
 		return msg.DoubleAck(ctx)
 	// The worker has ended its pulls, but a slow server may not know this yet, and may deliver the
 	// message to one of these pulls. So the delay of the message is longer by the duration `pull`.
-	// After this time, the server has ended these pulls by itself.
+	// After this duration, the server has ended these pulls by itself.
 	case o.Interrupted():
 		err = msg.NakWithDelay(pull)
 	case errors.Is(o.Err, retryjob.ErrPanicked) && o.Retry():
@@ -187,9 +190,9 @@ func (w *worker) settle(
 	return w.js.Conn().FlushWithContext(ctx) // the process may end before the client sends its buffer
 }
 
-// terminate tells the server not to deliver a message again. The server publishes the reason in
-// an advisory. Servers before 2.10.4 ignore a termination that has a reason, so terminate sends
-// them no reason.
+// The method `terminate` tells the server not to deliver a message again. The server publishes the
+// reason in an advisory. Servers before 2.10.4 ignore a termination that has a reason, so
+// `terminate` sends no reason to these servers.
 func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	var major, minor, patch int
 	_, err := fmt.Sscanf(w.js.Conn().ConnectedServerVersion(), "%d.%d.%d", &major, &minor, &patch)
@@ -199,9 +202,10 @@ func (w *worker) terminate(msg jetstream.Msg, reason retry.Reason) error {
 	return msg.TermWithReason(string(reason))
 }
 
-// bury publishes a dead letter. If the dead letter is too large, bury leaves out the error. If
-// that is not enough, bury leaves out the headers of the message. If that is still not enough,
-// bury keeps the headers and leaves out the data.
+// The method `bury` publishes a dead letter. If the dead letter is too large, `bury` leaves out the
+// text of the error. If the dead letter is still too large, `bury` also leaves out the headers of
+// the message. If it is too large even then, `bury` keeps the headers and leaves out the data of
+// the message.
 func (w *worker) bury(
 	ctx context.Context, msg jetstream.Msg, job retryjob.Job, o retryjob.Outcome,
 ) error {
@@ -229,13 +233,13 @@ func isTooLarge(err error) bool {
 		errors.As(err, &e) && (e.ErrorCode == message || e.ErrorCode == header)
 }
 
-// publish publishes the dead letter d of a message. If the worker is killed afterwards, the
-// server delivers the message again. The ID of the dead letter then prevents a second dead
-// letter for this failure.
+// The method `publish` publishes the dead letter d of a message. If the worker is killed
+// afterwards, the server delivers the message again. The ID of the dead letter then prevents a
+// second dead letter for this failure.
 //
-// The ID contains the name of the consumer, because several consumers may get the same message.
-// It contains the time of the message, because sequence numbers begin again if a stream is
-// deleted and created again.
+// The ID contains the name of the consumer, because several consumers may get the same message. It
+// also contains the time at which the message was stored, because sequence numbers begin again if a
+// stream is deleted and created again.
 func (w *worker) publish(
 	ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string,
 ) error {
@@ -263,8 +267,8 @@ func (w *worker) publish(
 	}
 	switch same, err := isStored(ctx, w.js, ack, letter); {
 	case err != nil:
-		return fmt.Errorf("the dead letter was published before, as message %d of stream %s: %w",
-			ack.Sequence, ack.Stream, err)
+		return fmt.Errorf("cannot read message %d of stream %s, "+
+			"which has the Nats-Msg-Id of the dead letter: %w", ack.Sequence, ack.Stream, err)
 	case !same:
 		return fmt.Errorf("the dead letter is not stored: message %d of stream %s is different, "+
 			"but has the same Nats-Msg-Id", ack.Sequence, ack.Stream)
@@ -296,7 +300,7 @@ func isStored(
 	return same, nil
 }
 
-// report passes an error to OnError. If OnError is nil, report logs the error.
+// The method `report` passes an error to OnError. If OnError is nil, `report` logs the error.
 func (w *worker) report(err error) {
 	err = fmt.Errorf("retrynats: %w", err)
 	if w.OnError != nil {

@@ -13,22 +13,25 @@ import (
 
 const metadataKey = "retry"
 
-// metadata is the value that this package stores under metadataKey in the metadata of a job.
+// The type `metadata` is the value that this package stores in the metadata of a job, under the key
+// metadataKey.
 type metadata struct {
 	// MaxAttempts is the job's own limit on attempts. It is 0 if the job has no limit of its own.
 	MaxAttempts int `json:"max_attempts"`
 
-	// Classes counts the failed attempts of each class, by the name of the class.
+	// Classes contains the number of failed attempts of each class. Its keys are the names of the
+	// classes.
 	Classes map[string]int `json:"classes,omitempty"`
 
-	// Earlier is how many of the row's errors are from attempts before the last Redrive.
+	// Earlier is the number of errors in the row that are from attempts before the last Redrive.
 	Earlier int `json:"earlier,omitempty"`
 
-	// Dead says why the job does not run again. It is nil if the job may run.
+	// Dead is the dead letter, which says why the job does not run again. It is nil if the job may
+	// run.
 	Dead *retryjob.DeadLetter `json:"dead,omitempty"`
 
-	// DeadAttempt is the number of the attempt after which Dead was written. If the number of the
-	// attempt in the row is no longer DeadAttempt, an operator has run the job again.
+	// DeadAttempt is the number of the attempt after which the field Dead was set. If the row of the
+	// job contains another number, an operator has run the job again.
 	DeadAttempt int `json:"dead_attempt,omitempty"`
 }
 
@@ -47,8 +50,8 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 		m = *kept
 	}
 	m.MaxAttempts = max(0, m.MaxAttempts)
-	// Do not lower a wrong Earlier to len(row.Errors): `began` would then ignore all errors of the
-	// row, and MaxElapsed would start again in each attempt.
+	// Do not lower a wrong value of Earlier to len(row.Errors): `began` would then ignore all errors
+	// of the row, and MaxElapsed would start again in each attempt.
 	if m.Earlier < 0 || m.Earlier > len(row.Errors) {
 		m.Earlier = 0
 	}
@@ -65,10 +68,10 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	return j, m, malformed
 }
 
-// began returns the time at which the first attempt began. It ignores the first `earlier`
-// errors of the row, which are from before the last Redrive. It also ignores times that are zero or
-// in the future. retryjob.Run would replace such a time with the current time in each attempt, so
-// MaxElapsed would never end the job.
+// The function `began` returns the time at which the first attempt began. It ignores the first
+// `earlier` errors of the row, which are from before the last Redrive. It also ignores times that
+// are zero or in the future. retryjob.Run would replace such a time with the current time in each
+// attempt, so MaxElapsed would never end the job.
 func began(row *rivertype.JobRow, earlier int) time.Time {
 	now := time.Now()
 	for _, failed := range row.Errors[earlier:] {
@@ -82,9 +85,9 @@ func began(row *rivertype.JobRow, earlier int) time.Time {
 	return time.Time{}
 }
 
-// metadataOf returns what this package has stored in the metadata of a job. It returns nil if
-// the package has stored nothing. The result canceled is true if an operator has canceled the
-// job: River notes this in the metadata.
+// metadataOf returns what this package has stored in the metadata of a job. It returns nil if the
+// package has stored nothing. The result `canceled` is true if an operator has canceled the job,
+// because River then sets a key of its own in the metadata.
 func metadataOf(job *rivertype.JobRow) (m *metadata, canceled bool, err error) {
 	all, err := fieldsOf(job.Metadata)
 	if mine := all[metadataKey]; len(mine) > 0 {

@@ -13,8 +13,8 @@ import (
 )
 
 // Redrive runs the dead letters of this package again. Each job gets all its attempts again, and
-// runs at the time within o.Window that [retryjob.Spread] computes from its ID. The jobs keep their
-// IDs and the errors of their attempts. Redrive skips these jobs:
+// runs at the time within o.Window that [retryjob.Spread] computes from the ID of the job. The jobs
+// keep their IDs and the errors of their attempts. Redrive skips these jobs:
 //
 //   - jobs that somebody else has discarded or canceled;
 //   - unique jobs, if another job with the same unique key exists.
@@ -81,10 +81,10 @@ func redriveAll[TTx any](
 	}
 }
 
-// moving returns the SQL statement that moves a job back to the queue. The statement changes
-// nothing if the row is no longer the dead letter that Redrive has read. River's scheduler runs
-// every 5 seconds. So if the job is due within 5 seconds, the statement makes the job available at
-// once, as River does. Workers still do not take the job before scheduled_at.
+// The function `moving` returns the SQL statement that moves a job back to the queue. The statement
+// changes nothing if the row is no longer the dead letter that Redrive has read. River's scheduler
+// runs every 5 seconds. So if the job is due within 5 seconds, the statement makes the job
+// available at once, as River does. Workers still do not take the job before scheduled_at.
 func moving(schema string) string {
 	return `
 		WITH moved AS (
@@ -99,9 +99,9 @@ func moving(schema string) string {
 		SELECT count(*) > 0 FROM moved`
 }
 
-// refusal returns the error for a job that was not moved because of err. If another job has the
-// same unique key, refusal returns nil. If PostgreSQL refuses the job for another reason,
-// refusal wraps err with retryjob.Stuck. It returns any other err unchanged.
+// The function `refusal` returns the error for a job that was not moved because of err. If another
+// job has the same unique key, it returns nil. If PostgreSQL refuses the job for another reason, it
+// wraps err with retryjob.Stuck. It returns any other error unchanged.
 func refusal(id int64, err error) error {
 	var refused interface{ SQLState() string } // errors of PostgreSQL have this method
 	switch {
@@ -114,7 +114,7 @@ func refusal(id int64, err error) error {
 	}
 }
 
-// anew returns the metadata for a dead letter that is moved back to the queue.
+// The function `anew` returns the metadata for a dead letter that is moved back to the queue.
 func anew(row *rivertype.JobRow) (string, error) {
 	_, m, err := read(row)
 	if err != nil {

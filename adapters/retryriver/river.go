@@ -42,8 +42,8 @@
 // max_attempts. If a worker dies in the last attempt of such a job, River discards the job
 // without a reason.
 //
-// MaxElapsed counts from the start of the first attempt. If the worker died in the first
-// attempt, MaxElapsed counts from the time when River noticed this. If a River worker
+// MaxElapsed counts from the start of the first attempt. If the worker died in the first attempt,
+// MaxElapsed counts from the time when River noticed the death of the worker. If a River worker
 // implements NextRetry, its NextRetry replaces the policy's delay.
 package retryriver
 
@@ -62,15 +62,15 @@ import (
 )
 
 // A Plugin applies policies to the jobs of a client. It is a middleware for inserts and for
-// attempts, and also the RetryPolicy of the client. Several clients may share a Plugin. After
-// the last call of SetKind, its methods are safe for concurrent use.
+// attempts, and also the RetryPolicy of the client. Several clients may share a Plugin. After the
+// last call of SetKind, the methods of the Plugin are safe for concurrent use.
 type Plugin struct {
 	river.MiddlewareDefaults
 	policies retryjob.Policies
 }
 
-// New returns a Plugin that applies policy to jobs of every kind. It returns an error if
-// [retryjob.NewPolicies] would refuse policy, because policy is invalid or has no limit.
+// New returns a Plugin that applies the policy to jobs of every kind. It returns an error if the
+// policy is invalid or has no limit, as [retryjob.NewPolicies] does.
 func New(policy retry.Policy) (*Plugin, error) {
 	policies, err := retryjob.NewPolicies("retryriver", policy)
 	if err != nil {
@@ -79,9 +79,8 @@ func New(policy retry.Policy) (*Plugin, error) {
 	return &Plugin{policies: policies}, nil
 }
 
-// SetKind sets the policy for jobs of one kind. It returns an error if [retryjob.NewPolicies]
-// would refuse policy, because policy is invalid or has no limit. Call SetKind before the
-// client starts.
+// SetKind sets the policy for jobs of one kind. It returns an error if the policy is invalid or has
+// no limit, as [retryjob.NewPolicies] does. Call SetKind before the client starts.
 func (p *Plugin) SetKind(kind string, policy retry.Policy) error {
 	return p.policies.Set("retryriver: kind", kind, policy)
 }
@@ -111,7 +110,7 @@ func (p *Plugin) InsertMany(
 	return do(ctx)
 }
 
-// ownLimit returns a job's own limit. It returns 0 if the job has River's default.
+// ownLimit returns a job's own limit. It returns 0 if the limit is River's default.
 func ownLimit(maxAttempts int) int {
 	if maxAttempts == river.MaxAttemptsDefault {
 		return 0
@@ -119,8 +118,8 @@ func ownLimit(maxAttempts int) int {
 	return maxAttempts
 }
 
-// oneMore returns limit + 1 for the column max_attempts. The column is a smallint, so the
-// result is at most 32,767.
+// The function `oneMore` returns limit + 1 for the column max_attempts. The column is a smallint,
+// so the result is at most 32,767.
 func oneMore(limit int) int {
 	if limit == retry.Unlimited || limit >= math.MaxInt16 {
 		return math.MaxInt16
@@ -160,7 +159,9 @@ func (p *Plugin) Work(
 		}
 		return err
 	}, func(o retryjob.Outcome) {
-		changed := m.Dead != nil // an operator has run a dead letter again: remove Dead
+		// If m.Dead is set, an operator has run a dead letter again. m.Dead is removed here, so the
+		// metadata of the job change.
+		changed := m.Dead != nil
 		m.Dead, m.DeadAttempt = nil, 0
 		switch {
 		case o.Err == nil:

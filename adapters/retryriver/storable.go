@@ -7,14 +7,14 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// storable returns err with a text that PostgreSQL can store. River cannot store a text that
-// contains a NUL, and the job would stay in the state running until River rescues it.
+// The function `storable` returns err with a text that PostgreSQL can store. River cannot store a
+// text that contains a NUL, and the job would stay in the state running until River rescues it.
 func storable(err error) error {
 	if err == nil {
 		return nil
 	}
 	if text := retryjob.TextOf(err); text != err.Error() {
-		return &stored{err, text}
+		return &storedError{err, text}
 	}
 	return err
 }
@@ -29,12 +29,12 @@ func storableValue(value any) any {
 	return value
 }
 
-// A stored is an error whose text is the result of [retryjob.TextOf].
-type stored struct {
+// A storedError is an error whose text is the result of [retryjob.TextOf].
+type storedError struct {
 	error
 	text string
 }
 
-func (e *stored) Error() string { return e.text }
+func (e *storedError) Error() string { return e.text }
 
-func (e *stored) Unwrap() error { return e.error }
+func (e *storedError) Unwrap() error { return e.error }
