@@ -498,8 +498,11 @@ func TestBlipOverLoopback(t *testing.T) {
 // to change anything.
 func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
 	histories := 1000
-	if os.Getenv("RETRY_LONG") != "" {
+	switch {
+	case os.Getenv("RETRY_LONG") != "":
 		histories = 100_000
+	case testing.Short():
+		histories = 100
 	}
 	statuses := []int{200, 200, 200, 204, 302, 400, 401, 401, 401, 404, 407, 408, 409, 421, 425, 429, 500, 503, 503, 0, unsent}
 	ends := map[retry.Reason]int{}

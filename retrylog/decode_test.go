@@ -268,6 +268,9 @@ func TestUnreadable(t *testing.T) {
 // line. To copy the rest for each of 700,000 words would take more than 1 TB. To copy the rest for
 // each of 9,990 nested objects would take 40 GB.
 func TestLongLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads 4 MiB 20 times in one goroutine; make race sets -short")
+	}
 	nested := func(key, end string, depth int) string {
 		return strings.Repeat(`{"stream":"stdout",`+key, depth) + `"` + strings.Repeat("x", 3<<20) + `"` + strings.Repeat("}"+end, depth)
 	}
