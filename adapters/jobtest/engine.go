@@ -62,9 +62,9 @@ type Engine struct {
 	// this package.
 	InProcess bool
 
-	// If Forgets is true, the queue's server may forget its last deliveries when a worker or the
-	// server crashes. After such a crash, the tests check only that each job ends and that no job is
-	// lost.
+	// If Forgets is true, the queue's server may forget its last deliveries when a worker stops, or
+	// when a worker or the server crashes. After that, the tests check only that each job ends and
+	// that no job is lost.
 	Forgets bool
 
 	// If Repeats is true, a job can be in the queue twice after a worker, or a process that calls

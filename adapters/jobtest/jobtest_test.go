@@ -34,10 +34,12 @@ type flaws struct {
 	forge                           func(*retryjob.DeadLetter) // changes the dead letters of the engine
 	lost, uncounted, twice, dropped bool
 	classless, ageless, limitless   bool
-	silent, deaf, buriesStops       bool
+	silent, deaf                    bool
+	buriesStops, forgetsStops       bool
 }
 
-// If Engine.Forgets is true, a test checks only that a job ends after its worker was killed.
+// If Engine.Forgets is true, a test checks only that a job ends after its worker stopped or was
+// killed.
 func TestRunSeesFlaws(t *testing.T) {
 	type faults map[string]string // the faults of each row; "" means no fault
 	for name, tc := range map[string]struct {
@@ -69,6 +71,8 @@ func TestRunSeesFlaws(t *testing.T) {
 		"it reports no events":                  {flaws{silent: true}, faults{"success": "the queue says that 0 are open, and there are no events"}, nil},
 		"it has no worker that works":           {flaws{deaf: true}, faults{"success": "before its context was done"}, nil},
 		"a worker that stops is a failure":      {flaws{buriesStops: true}, faults{"the worker stops": "the attempts [1] ran, want [1 2]"}, nil},
+		"it forgets the attempt of a worker that stops": {flaws{forgetsStops: true}, faults{"the worker stops": "the attempts [1 1] ran, want [1 2]"},
+			faults{"the worker stops": "", "the worker stops in the only attempt": ""}},
 	} {
 		for forgets, rows := range map[bool]faults{false: tc.judged, true: tc.forgiven} {
 			for row, want := range rows {
@@ -356,6 +360,9 @@ func (q *memory) settle(j job, o retryjob.Outcome) {
 		}
 		if q.ageless {
 			j.Began = time.Time{}
+		}
+		if q.forgetsStops && o.Interrupted() {
+			j.Attempt--
 		}
 		j.worker, j.due = nil, time.Now().Add(o.Delay+q.shift)
 		q.jobs[j.Key] = j

@@ -25,7 +25,7 @@ func (r *row) judge(e Engine, o observation) (faults []string) {
 		numbers = append(numbers, run.attempt)
 		succeeded = run.ok
 	}
-	if e.Forgets && r.endsProcess() {
+	if e.Forgets && (r.endsProcess() || r.stopIn > 0) {
 		if !succeeded && len(o.letters) == 0 {
 			say("the job has not ended")
 		}

@@ -173,8 +173,8 @@ func engine(url string) jobtest.Engine {
 		Unit:  50 * time.Millisecond,
 		Late:  30 * time.Second, // because the machine may be busy
 		Lease: ackWait + time.Second,
-		// After a client died, 2.9.10 and 2.10.4 sometimes deliver its message
-		// again as if for the first time; 2.10.29 was not seen to do that.
+		// After a client died or stopped, 2.9.10 and 2.10.4 sometimes deliver its
+		// message again as if for the first time; 2.10.29 was not seen to do that.
 		Forgets: before29.MatchString(version(url)),
 	}
 }
