@@ -48,9 +48,8 @@ fuzz:
 	@export GOTOOLCHAIN=$(NEWEST); time for of in $(filter-out $(SKIP),$(TARGETS)); do echo "-- $@ $$of"; \
 	  go test -C $${of%:*} -run None -fuzz "^$${of#*:}$$" -fuzztime $(FUZZTIME) . || exit; done
 
-# Emulators run tests that depend on the size of an int (arm) and on rounding (arm64 fuses a*b+c),
-# but not the tests called Principle, which read source code. For Windows and macOS, the code is
-# only compiled. The workflow tests the newest Go.
+# Emulators run tests that depend on the size of an int (arm) and on rounding (arm64 fuses a*b+c).
+# Tests called Principle read source code. For Windows and macOS, the code is only compiled.
 NUMBERS := ./internal/saturate ./internal/strict ./internal/vectors
 platforms:
 	GOARCH=arm go test -short -vet=off -exec qemu-arm-static -skip Principle . ./retryjob $(NUMBERS)
