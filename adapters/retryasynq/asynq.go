@@ -231,7 +231,7 @@ func readHeaders(task *asynq.Task) (limit int, since time.Time, err error) {
 	if text := task.Headers()[limitHeader]; text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
 			return 0, since, fmt.Errorf("header %s is %.100q: "+
-				"write a whole number from 1 on, or leave it out", limitHeader, text)
+				"write a whole number of at least 1, or leave the header out", limitHeader, text)
 		}
 	}
 	if text, ok := task.Headers()[sinceHeader]; ok {
