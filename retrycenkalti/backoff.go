@@ -53,7 +53,8 @@ func (b *BackOff) Reset() {
 }
 
 // Observe tells b how an attempt ended, and returns err unchanged. A nil err counts as a success,
-// which refills the policy's Budget by its Ratio. Pass each error of the operation through Observe:
+// which adds the Ratio of the policy's Budget to this Budget. Pass each error of the operation
+// through Observe:
 //
 //	func() error { return b.Observe(call()) }
 //	func() (T, error) { v, err := call(); return v, b.Observe(err) }

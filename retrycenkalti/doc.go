@@ -10,18 +10,19 @@
 //
 // # What differs
 //
-// The cap. v4 applies MaxInterval before jitter, so its longest delay is MaxInterval times 1 +
-// RandomizationFactor: 90 s with the defaults. MaxDelay applies after jitter. For example, 6 s
-// ±50 % under a cap of 8 s is between 3 s and 9 s in v4, and between 3 s and 8 s here. v4 does
-// not apply MaxInterval to the first delay. MaxDelay limits the first delay too.
+// The cap. v4 applies MaxInterval before jitter, so its longest delay is MaxInterval * (1 +
+// RandomizationFactor): 90 s with the defaults. In a Policy, MaxDelay applies after jitter. For
+// example, 6 s ±50 % under a cap of 8 s is between 3 s and 9 s in v4, and between 3 s and 8 s here.
+// v4 does not apply MaxInterval to the first delay. MaxDelay limits the first delay too.
 //
-// The context. v4 runs the operation even if the context is already done, and may run it once
-// more after the context was canceled. It does not pass the context to the operation. If the
-// context's deadline comes before the next attempt, v4 waits until the deadline. Do does none
-// of this. At the end, v4 returns the error of the context in place of the error of the
-// operation. The error of Do contains both. From this error, [retry.Unwrap] returns the same
-// error as v4. If the context was canceled with a cause, as by context.WithCancelCause, Unwrap
-// returns this cause.
+// The context. v4 runs the operation even if the context is already done, and may run it once more
+// after the context was canceled. It does not pass the context to the operation. If the context's
+// deadline comes before the next attempt, v4 waits until the deadline. Do makes no attempt after
+// the context is done, passes the context to the operation, and does not wait for an attempt that
+// would begin after the deadline. At the end, v4 returns the error of the context in place of the
+// error of the operation. The error of Do contains both. From this error, [retry.Unwrap] returns
+// the same error as v4. If the context was canceled with a cause, as by context.WithCancelCause,
+// Unwrap returns this cause.
 //
 // Results. backoff.Retry returns the error of the operation itself, and removes the
 // backoff.PermanentError around it. Do wraps the error in a [*retry.Error], so replace == with

@@ -17,8 +17,8 @@ func Retryable(err error) bool { return permanent(err) == nil }
 
 // Translate returns an error that is permanent in both libraries if err is permanent in one of
 // them. An error is permanent if its tree contains a result of backoff.Permanent or
-// retry.Permanent. The error of an inner call that ended with ReasonInvalid is permanent too.
-// Translate returns any other error unchanged.
+// retry.Permanent. The [*retry.Error] of a nested call that ended with ReasonInvalid is permanent
+// too. Translate returns any other error unchanged.
 //
 //	retry.Do(ctx, p, func(ctx context.Context) error {
 //		return retrycenkalti.Translate(old(ctx))

@@ -18,16 +18,17 @@ import (
 // a [*BackOff], Policy returns the policy that was passed to New. Policy does not change b, and
 // ignores earlier calls of b.NextBackOff.
 //
-// In v4 the number of attempts is unlimited, unless b is a *StopBackOff. The policy does not
-// limit it either, so set MaxAttempts. Without a limit, each wait of the policy is at least
-// 10ms. v4 retries without a wait if b is a *ZeroBackOff, or if its Interval or InitialInterval
-// is 0.
+// In v4 the number of attempts is unlimited, unless b is a *StopBackOff. The policy does not limit
+// this number either, so set MaxAttempts. Without a limit, each wait of the policy is at least
+// 10ms. v4 retries without a wait if b is a *ZeroBackOff, or if its Interval or InitialInterval is
+// 0.
 //
-// RetryIf is [Retryable], so an error of backoff.Permanent stops the call with ReasonRejected.
-// An outer loop retries this error, unless the RetryIf of its policy is Retryable too. To make
-// the error permanent for every loop, pass it through [Translate].
+// The RetryIf of the policy is [Retryable], so an error of backoff.Permanent stops the call with
+// ReasonRejected. An outer loop retries this error, unless the RetryIf of its policy is Retryable
+// too. To make the error permanent for every loop, pass it through [Translate].
 //
-// The error names every fault of b, and says what to write instead. These are faults:
+// If Policy cannot convert b, it returns an error that names every fault of b and says what to
+// write instead. These are faults:
 //
 //   - a nil b
 //   - a field that is valid in v4 and invalid in a policy, such as a Multiplier below 1
@@ -43,7 +44,7 @@ import (
 // # What to write instead
 //
 // The left column of this table lists the names of v4. The right column contains Go code to paste,
-// in which p is a [retry.Policy]. If no code is needed, it contains a comment.
+// in which p is a [retry.Policy]. If no code is needed, the right column contains a comment.
 //
 //	v4                                  instead
 //
@@ -108,8 +109,8 @@ import (
 //	                                    // is retry.ReasonPermanent, or retry.ReasonRejected
 //	                                    // if Retryable found a PermanentError
 //
-// The code in the table above calls a function onRetry. You can copy it from here. It returns an
-// OnEvent that calls a Notify of v4:
+// The code in the table above calls the following function onRetry, which you can copy into your
+// program. The function returns an OnEvent that calls a Notify of v4:
 //
 //	func onRetry(notify func(error, time.Duration)) func(context.Context, retry.Event) {
 //		return func(_ context.Context, e retry.Event) {
@@ -126,8 +127,8 @@ func Policy(b backoff.BackOff) (retry.Policy, error) {
 	return p, nil
 }
 
-// policyOf returns the policy that does what v4 does with b. If there is no such policy, fault
-// lists what is wrong with b.
+// policyOf returns the policy that does what v4 does with b. If there is no such policy, the result
+// `fault` lists what is wrong with b.
 func policyOf(b backoff.BackOff) (p retry.Policy, fault string) {
 	if v := reflect.ValueOf(b); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return p, "the BackOff is nil: write backoff.NewExponentialBackOff()"

@@ -17,8 +17,8 @@ import (
 //	 "err":"retry: attempts exhausted ...",
 //	 "began":"2026-11-22T20:15:00Z","ended":"2026-11-22T20:21:30.5Z"}
 //
-// encoding/json reads and writes this form. A key that this version does not know is kept, and
-// is written out again. Reading returns an error if the reason is missing.
+// encoding/json reads and writes this form. A key that this version does not know is kept, and is
+// written out again. Reading returns an error if the key "reason" is missing or empty.
 type DeadLetter struct {
 	Key      string       // the Key of the Job
 	Reason   retry.Reason // why the job does not run again; newer versions may write other reasons
@@ -30,9 +30,9 @@ type DeadLetter struct {
 	unknown map[string]json.RawMessage
 }
 
-// DeadLetter returns the dead letter of job, which does not run again. The Key and the Err of
-// the dead letter are UTF-8 without NUL, so that every database can store them. Err has at most
-// 8 KiB: see [TextOf].
+// DeadLetter returns the dead letter to store for `job` if this job does not run again. The Key and
+// the Err of the dead letter are UTF-8 without NUL, so that every database can store them. Err has
+// at most 8 KiB: see [TextOf].
 func (o Outcome) DeadLetter(job Job) DeadLetter {
 	return DeadLetter{
 		Key: storable(job.Key), Reason: o.Reason, Attempts: o.Attempts, Err: TextOf(o.Err),
@@ -53,7 +53,8 @@ func TextOf(err error) string {
 	}
 	text := err.Error()
 	text = storable(text[:min(len(text), longestText)])
-	// Cut again: storable may have replaced single bytes with U+FFFD, which needs three bytes.
+	// The text is cut a second time, because the function storable may have replaced single bytes with
+	// U+FFFD, which needs three bytes.
 	return strings.ToValidUTF8(text[:min(len(text), longestText)], "")
 }
 

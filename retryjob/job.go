@@ -13,9 +13,9 @@ import (
 
 // A Job describes a job that a queue hands to a worker.
 type Job struct {
-	// Key identifies the job in logs: events have this key, as with retrylog.WithKey. Key is also
-	// the seed of the random delays, so every worker computes the same delays: see [retry.SeedOf].
-	// If Key is empty, the Source of the policy draws the delays.
+	// Key identifies the job in logs. Run adds the Key to the context that OnEvent gets, as
+	// retrylog.WithKey does. Key is also the seed of the random delays, so every worker computes the
+	// same delays: see [retry.SeedOf]. If Key is empty, the Source of the policy draws the delays.
 	Key string
 
 	// Attempt is the number of this attempt. The first attempt has number 1. Pass how often the
@@ -31,11 +31,11 @@ type Job struct {
 	MaxAttempts int
 
 	// Began is when the first attempt began, by the clock of this machine. MaxElapsed counts from
-	// Began. If the times in the queue come from another clock, pass time.Now().Add(-elapsed),
-	// where elapsed is the time since the first attempt began. The zero time and times in the
-	// future are treated as now. So Began may be zero in the first attempt. If it is zero in a
-	// later attempt, MaxElapsed counts from that attempt and may never end the job. Run reports
-	// this with package log.
+	// Began. If the times in the queue come from another clock, pass time.Now().Add(-elapsed), where
+	// elapsed is the time since the first attempt began. The zero time and times in the future are
+	// treated as now. So Began may be zero in the first attempt. If Began is zero in a later attempt,
+	// MaxElapsed counts from that attempt and may never end the job. Run reports this mistake with
+	// package log.
 	Began time.Time
 
 	// Classes counts the earlier failures of each class, by the name of the class. In the first
@@ -79,12 +79,12 @@ type Outcome struct {
 	// error that the attempt returned, call [retry.Unwrap].
 	Err error
 
-	// Attempts is how many attempts were made, including this one. If the limit was already used
-	// up, Attempts is the limit.
+	// Attempts is how many attempts were made, including this one. If Run made no attempt because the
+	// limit was already used up, Attempts is the limit.
 	Attempts int
 
-	// Ran is false if Run made no attempt. Either the context was done before the attempt, or the
-	// limit was already used up because a worker had died in the last attempt.
+	// Ran is false if Run made no attempt. The reason is that the context was done before the attempt,
+	// or that the limit was already used up because a worker had died in the last attempt.
 	Ran bool
 }
 
@@ -145,11 +145,12 @@ func Run(
 	job.Began, job.Classes = monotonic(job.Began), believed(job.Classes, job.Attempt)
 	r := run{job: job, result: ErrPanicked}
 
-	// The deferred functions run in reverse order. The fourth function makes the decision if fn
-	// panics. The third makes the decision without callbacks if a callback panics. The second uses the
-	// delays of retry.Default if Backoff, Jitter or Source panics. The first function calls settle.
-	// One deferred function for all these steps would not be enough, because a callback can call
-	// runtime.Goexit, which ends the function that called the callback.
+	// The four deferred functions run in reverse order. If fn panics, the fourth function makes the
+	// decision. If a callback panics, the third function makes the decision without callbacks. If
+	// Backoff, Jitter or Source panics, the second function makes the decision with the delays of
+	// retry.Default. The first function calls settle. One deferred function for all these steps would
+	// not be enough, because a callback can call runtime.Goexit, which ends the function that called
+	// the callback.
 	defer func() { settle(r.outcome) }()
 	defer r.again(ctx, p, withDelaysOfDefault)
 	defer r.again(ctx, p, withoutCallbacks)
@@ -163,15 +164,15 @@ func Run(
 
 // Decide does what [Run] does, for an attempt that was made elsewhere and returned err. Decide
 // reports the events of the attempt, and takes a retry from the Budgets if a retry follows. Then it
-// returns the Outcome. Decide ignores the end of ctx.
+// returns the Outcome. Decide makes the same decision whether or not ctx is done.
 func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome) {
 	failed := func(context.Context) error { return err }
 	Run(context.WithoutCancel(ctx), p, job, failed, func(decided Outcome) { o = decided })
 	return o
 }
 
-// monotonic returns began with a reading of the monotonic clock. If began is zero or in the
-// future, monotonic returns the current time.
+// The function monotonic returns the time `began` with a reading of the monotonic clock. If `began`
+// is zero or in the future, the function returns the current time.
 func monotonic(began time.Time) time.Time {
 	now := time.Now()
 	if began.IsZero() {
@@ -183,8 +184,8 @@ func monotonic(began time.Time) time.Time {
 // A run is the state of one call of Run.
 type run struct {
 	job     Job
-	began   time.Time // when fn was called; zero as long as fn was not called
-	inside  bool      // fn was called, and has not returned
+	began   time.Time // when fn was called; the zero time until then
+	inside  bool      // true: fn was called, and has not returned
 	result  error     // the result of fn; ErrPanicked until fn returns
 	decided bool
 	outcome Outcome
@@ -207,7 +208,7 @@ func (r *run) watch(fn func(context.Context) error) func(context.Context) error 
 	}
 }
 
-// attempt calls fn, makes the decision, and stores the Outcome in r.
+// The method `attempt` calls fn, makes the decision, and stores the Outcome in r.
 func (r *run) attempt(ctx context.Context, p retry.Policy, fn func(context.Context) error) {
 	a := retry.Attempt{
 		Number: r.job.Attempt, Classes: r.job.Classes, Elapsed: time.Since(r.job.Began),
@@ -261,10 +262,10 @@ func counted(counts map[string]int, o Outcome) map[string]int {
 	return counts
 }
 
-// byAll is for a queue that does not store the counts of classes. It returns a Classify to use
-// in place of classify, and a map of counts. When the new Classify returns a class, the count
-// of this class becomes the number of all earlier failures, whatever their class was. So a limit
-// of a class ends a job in such a queue too, but perhaps earlier than exact counts would.
+// byAll is for a queue that does not store the counts of classes. It returns a function to use as
+// Classify in place of `classify`, and a map of counts. When the new function returns a class, the
+// count of this class becomes the number of all earlier failures, whatever their class was. So a
+// limit of a class ends a job in such a queue too, but perhaps earlier than exact counts would.
 func byAll(
 	classify func(error) *retry.Class, attempt int,
 ) (func(error) *retry.Class, map[string]int) {

@@ -7,23 +7,24 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Policies hold the policies of an adapter: one policy for all jobs, and others for single kinds of
-// jobs. Policies are for authors of adapters. The adapter chooses what a kind is, for example a
-// type of task or a subject. A copy of Policies shares the policies of single kinds with the
-// original, so a Set on the copy also changes the original.
+// Policies is the set of policies of an adapter: one policy for all jobs, and further policies for
+// single kinds of jobs. The type is for authors of adapters. The adapter chooses what a kind is,
+// for example a type of task or a subject. A copy of Policies shares the policies of single kinds
+// with the original, so calling Set on the copy also changes the original.
 //
-// Call Set before the first job runs, because Set is not safe for concurrent use. Use
-// [NewPolicies] to make Policies: the zero value has no policy.
+// Call Set before the first job runs, because Set is not safe for concurrent use. Use [NewPolicies]
+// to make Policies, because the zero value contains no policy.
 type Policies struct {
 	policy retry.Policy
 	kinds  map[string]retry.Policy
 }
 
-// NewPolicies returns Policies in which policy applies to every kind. It returns an error if policy
-// is invalid. It also returns an error if policy sets none of MaxAttempts, MaxRetries, MaxElapsed
-// and NonRetryable: without a limit, no job would be retried. If each job has a limit of its own,
-// set MaxAttempts to [retry.Unlimited]. If no job should be retried, set MaxAttempts to 1, or set
-// NonRetryable. The error begins with `adapter`, which is the name of the adapter's package.
+// NewPolicies returns Policies in which the argument `policy` applies to every kind of job. It
+// returns an error if `policy` is invalid. It also returns an error if `policy` sets none of
+// MaxAttempts, MaxRetries, MaxElapsed and NonRetryable: without a limit, no job would be retried.
+// If each job has a limit of its own, set MaxAttempts to [retry.Unlimited]. If no job should be
+// retried, set MaxAttempts to 1, or set NonRetryable. The error begins with `adapter`, which is the
+// name of the adapter's package.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)
@@ -31,7 +32,7 @@ func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	return Policies{policy, map[string]retry.Policy{}}, nil
 }
 
-// check returns an error if policy is invalid, or sets neither a limit nor NonRetryable.
+// check returns an error if `policy` is invalid, or if it sets neither a limit nor NonRetryable.
 func check(policy retry.Policy) error {
 	err := policy.Validate()
 	limited := policy.MaxAttempts != 0 || policy.MaxRetries != 0 || policy.MaxElapsed != 0
@@ -43,9 +44,10 @@ func check(policy retry.Policy) error {
 	return err
 }
 
-// Set sets the policy for jobs of one kind. If [NewPolicies] would refuse policy, Set returns an
-// error and changes nothing. The error begins with `prefix` and `kind`. For example, with the
-// prefix "myqueue: type" and the kind "mail", it begins with "myqueue: type mail: ".
+// Set sets the policy for jobs of one kind. If the argument `policy` is invalid or sets no limit,
+// so that [NewPolicies] would return an error, Set returns an error too, and changes nothing. The
+// error begins with `prefix` and `kind`. For example, with the prefix "myqueue: type" and the kind
+// "mail", it begins with "myqueue: type mail: ".
 func (p Policies) Set(prefix, kind string, policy retry.Policy) error {
 	if err := check(policy); err != nil {
 		return fmt.Errorf("%s %s: %w", prefix, kind, err)

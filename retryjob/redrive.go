@@ -21,18 +21,18 @@ type RedriveOptions struct {
 	// in Filter and set DryRun.
 	Filter func(DeadLetter) bool
 
-	// Window is the time within which the jobs run again. A job runs Spread(Key, Window) after the
-	// start of Redrive, so the jobs are distributed evenly: see [Spread]. If the Key of a dead
-	// letter is empty, its JSON is the key. If Window is 0 or below, all jobs run at once. A
-	// Window above a year is treated as a year.
+	// Window is the time within which the jobs run again. The delay from the start of Redrive until a
+	// job runs again is Spread(Key, Window), so the jobs are distributed evenly: see [Spread]. If the
+	// Key of a dead letter is empty, its JSON is used in place of the Key. If Window is 0 or below,
+	// all jobs run at once. A Window above a year is treated as a year.
 	Window time.Duration
 
 	DryRun bool // move nothing, and only count the dead letters that would be moved
 
-	// OnProgress is called after each dead letter, in the goroutine that called Redrive. `done` is
-	// how many dead letters Redrive has examined. `total` is how many dead letters there were when
-	// Redrive began. Others may add or move dead letters meanwhile, so `done` may end below or
-	// above `total`. OnProgress may be nil.
+	// OnProgress is called after each dead letter, in the goroutine that called Redrive. `done` is how
+	// many dead letters Redrive has examined. `total` is how many dead letters there were when Redrive
+	// began. Other processes may add or move dead letters meanwhile, so the last `done` may be less or
+	// more than `total`. OnProgress may be nil.
 	OnProgress func(done, total int)
 }
 
@@ -43,11 +43,11 @@ const longestWindow = 365 * 24 * time.Hour
 // A RedriveResult says what a Redrive did, even if Redrive returned an error.
 type RedriveResult struct {
 	Found int // how many dead letters were examined
-	Moved int // how many dead letters were moved back; in a dry run: would be moved back
+	Moved int // how many dead letters were moved back, or would be moved back without DryRun
 
-	// Skipped is how many of the examined dead letters were not moved back. The reason is that
-	// Filter returned false, that a dead letter cannot be read or cannot go back, or that another
-	// Redrive was faster.
+	// Skipped is how many of the examined dead letters were not moved back. The reason is that Filter
+	// returned false, that a dead letter cannot be read or cannot go back, or that another Redrive has
+	// moved the dead letter first.
 	Skipped int
 }
 

@@ -23,8 +23,8 @@ type stuckError struct{ error }
 func (e stuckError) Unwrap() error { return e.error }
 
 // Stuck wraps an error that keeps only one dead letter from going back to the queue. The [Walk]
-// leaves that dead letter and goes on with the others. An error that Stuck has not wrapped ends
-// the Walk. Do not call Stuck with nil.
+// leaves that dead letter in place and goes on with the other dead letters. An error that Stuck has
+// not wrapped ends the Walk. Do not call Stuck with nil.
 func Stuck(err error) error { return stuckError{err} }
 
 func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
@@ -43,7 +43,7 @@ func (o RedriveOptions) Walk(adapter string, iterate func(*Walk) error) (Redrive
 }
 
 // stuckOnes returns an error that names the dead letters that cannot go back. It returns nil if
-// there are none.
+// there are no such dead letters.
 func (w *Walk) stuckOnes() error {
 	if w.count == 0 {
 		return nil
@@ -89,8 +89,8 @@ func (w *Walk) Look(
 	return nil
 }
 
-// move moves d if the options say so. It reports whether d was moved. In a dry run, it reports
-// whether d would be moved.
+// The method `move` calls the function `move` for the dead letter d if the options say so. It
+// reports whether d was moved. In a dry run, it reports whether d would be moved.
 func (w *Walk) move(
 	d DeadLetter, unreadable error, move func(due time.Time) (bool, error),
 ) (bool, error) {

@@ -14,7 +14,7 @@ func systemPasses(err error) bool {
 	case syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE,
 		syscall.ETIMEDOUT, syscall.ENETDOWN, syscall.ENETUNREACH, syscall.ENETRESET,
 		syscall.EHOSTUNREACH, hostDown,
-		// All ports, descriptors or buffers are in use, but only for a time.
+		// All ports, file descriptors or buffers are in use. Usually some become free soon.
 		syscall.EADDRNOTAVAIL, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS,
 		syscall.EINTR:
 		return true

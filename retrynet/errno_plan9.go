@@ -1,4 +1,4 @@
 package retrynet
 
-// systemPasses returns false, because Plan 9 has error texts and no error numbers.
+// systemPasses returns false, because Plan 9 reports an error as a text without a number.
 func systemPasses(error) bool { return false }

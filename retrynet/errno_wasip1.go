@@ -2,4 +2,5 @@ package retrynet
 
 import "syscall"
 
-const hostDown = syscall.EHOSTUNREACH + 1<<16 // a number that WASI never returns
+// WASI has no EHOSTDOWN, so hostDown is a number that WASI never returns.
+const hostDown = syscall.EHOSTUNREACH + 1<<16

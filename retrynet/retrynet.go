@@ -82,38 +82,41 @@ import (
 //	context.Canceled, context.DeadlineExceeded         no         no         the caller gave up
 //	any other error, even a bare io.EOF                no         no         not known
 //
-// A reset of an HTTP/2 stream is transient if its code is NO_ERROR, INTERNAL_ERROR, REFUSED_STREAM,
-// CANCEL or ENHANCE_YOUR_CALM. On Windows, the errors in the first three lines of the table are the
-// Winsock errors 10024, 10049 to 10055, 10060, 10061, 10064 and 10065. On Plan 9, the errors in
-// these three lines are unknown, because the system has no error numbers. RFC 1035 calls the
-// temporary failure of DNS a "server failure".
+// A reset of an HTTP/2 stream is transient if the code of the reset is NO_ERROR, INTERNAL_ERROR,
+// REFUSED_STREAM, CANCEL or ENHANCE_YOUR_CALM. On Windows, the errors in the first three lines of
+// the table are the Winsock errors 10024, 10049 to 10055, 10060, 10061, 10064 and 10065. On Plan 9,
+// the errors in these three lines are unknown, because the system has no error numbers. RFC 1035
+// calls the temporary failure of DNS a "server failure".
 //
 // err may wrap several of these errors. Then a permanent error decides. Without a permanent error,
 // an error of a context decides. Otherwise a transient error decides.
 //
-// An error whose methods panic is unknown. Transient is safe for concurrent use.
+// If a method of an error panics, the error counts as unknown. Transient is safe for concurrent
+// use.
 func Transient(err error) bool { return judge(err) == transient }
 
 // Permanent reports whether every further attempt will fail with err again. The table of
 // [Transient] lists the permanent errors. Permanent is not the opposite of Transient: both report
 // false for nil, for the error of a context, and for unknown errors.
 //
-// An error whose methods panic is unknown. Permanent is safe for concurrent use.
+// If a method of an error panics, the error counts as unknown. Permanent is safe for concurrent
+// use.
 func Permanent(err error) bool { return judge(err) == permanent }
 
-// A verdict says whether another attempt may succeed. If an error wraps other errors, the verdict
-// that stands last in this list decides: if one of the errors is permanent, the whole error is.
+// A verdict says whether another attempt may succeed. If an error wraps errors with other verdicts,
+// the verdict that comes last in this list counts. For example, if one of the errors is permanent,
+// the whole error is permanent.
 type verdict uint8
 
 const (
 	unknown verdict = iota
 	transient
-	ended // the caller's context ended
+	ended // the error comes from a context that is done
 	permanent
 )
 
-// judge returns the verdict on err and on the errors that it wraps. A method of an error may panic,
-// for example if the error is a nil pointer. Then the verdict is unknown.
+// judge returns one verdict on err and all errors that err wraps. A method of an error may panic,
+// for example if the error is a nil pointer. Then judge returns `unknown`.
 func judge(err error) verdict {
 	return harmless.Or(unknown, func() verdict { return judgeTree(err) })
 }
@@ -135,9 +138,9 @@ func judgeTree(err error) verdict {
 	}
 }
 
-// judgeWrapped returns the verdict on err, which the error outer wraps. Every error of quic-go
-// wraps net.ErrClosed, whatever has happened. So net.ErrClosed counts only if the text of outer
-// contains the text of net.ErrClosed.
+// judgeWrapped returns the verdict on err, which is wrapped by the error `outer`. Every error of
+// quic-go wraps net.ErrClosed, whatever has happened. So net.ErrClosed counts only if the text of
+// `outer` contains the text of net.ErrClosed.
 func judgeWrapped(err, outer error) verdict {
 	if err == net.ErrClosed && !strings.Contains(outer.Error(), err.Error()) {
 		return unknown
@@ -187,11 +190,11 @@ func judgeOne(err error) verdict {
 		*net.AddrError, *net.ParseError, net.UnknownNetworkError, net.InvalidAddrError:
 		return permanent
 	}
-	// Package net has its own error for a canceled context. Its method Is reports true for
-	// context.Canceled. Package net also has its own error for a deadline, and returns it for the
-	// Timeout of a Dialer too. http.Client has a similar error for its Timeout. So these errors for a
-	// deadline count as timeouts, and only context.DeadlineExceeded itself counts as the end of a
-	// context.
+	// If a context is canceled, package net returns an error of its own, whose method Is returns true
+	// for context.Canceled. If the deadline of a context or the Timeout of a Dialer passes, package
+	// net returns another error of its own. After the Timeout of an http.Client, net/http returns a
+	// similar error. These errors do not say whether a Timeout or a deadline has passed, so they count
+	// as timeouts. Only context.DeadlineExceeded itself counts as the error of a context.
 	if e, ok := err.(interface{ Is(error) bool }); ok && e.Is(context.Canceled) {
 		return ended
 	}
@@ -202,9 +205,10 @@ func judgeOne(err error) verdict {
 }
 
 // alertStays reports whether every further handshake would fail with this TLS alert from the other
-// side. This is so for an alert about a certificate, the version, or the settings of the handshake.
-// Other alerts, such as internal_error, concern only one connection. crypto/tls exports no type for
-// an alert from the other side, so alertStays compares texts.
+// side. It returns true for an alert about a certificate, the version, or the settings of the
+// handshake. Other alerts, such as internal_error, concern only one connection. crypto/tls exports
+// no type for an alert from the other side, so alertStays compares the text of err with the texts
+// of these alerts.
 func alertStays(err error) bool {
 	for _, alert := range [...]tls.AlertError{
 		40,                         // handshake_failure

@@ -2,8 +2,8 @@ package retrysql
 
 import "github.com/goretry/retry/retrynet"
 
-// An answer is the database server's answer to a statement or a COMMIT, read from the error of
-// a driver.
+// An answer contains what the database server answered to a statement or a COMMIT, for example an
+// SQLSTATE or an error number. It is read from the error of a driver.
 type answer interface {
 	passes() bool    // reports whether another attempt may succeed
 	refused() bool   // for an answer to COMMIT: reports whether nothing was applied
@@ -38,9 +38,9 @@ func elsewhere(err error) bool {
 
 // refused reports whether the server's answer to COMMIT proves that nothing was applied.
 //
-// An error that says that nothing was sent proves nothing, because drivers return such errors
-// even after they have sent COMMIT. If the connection breaks before the answer, SafeToRetry of
-// pgx 5.12 returns true, and other drivers return driver.ErrBadConn.
+// An error which says that nothing was sent is no proof, because drivers return such errors even
+// after they have sent COMMIT. If the connection breaks before the answer, SafeToRetry of pgx 5.12
+// returns true, and other drivers return driver.ErrBadConn.
 //
 // If err contains an answer of the server and also an error that says that the connection was
 // lost, refused returns false. The answer may belong to another statement, such as a rollback whose

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// A mySQL is the answer of MySQL, MariaDB or TiDB. The error of go-sql-driver/mysql has no
-// methods that return its fields, so mySQLOf reads them by reflection.
+// A mySQL contains the error number, the SQLSTATE and the text with which MySQL, MariaDB or TiDB
+// answered. The error of go-sql-driver/mysql has no methods that return its fields, so mySQLOf
+// reads the fields by reflection.
 type mySQL struct {
 	number uint16
 	state  string
@@ -21,9 +22,9 @@ func mySQLOf(err error) (mySQL, bool) {
 	return mySQL{number, string(state[:]), text}, numbered && stated
 }
 
-// passes reports whether the error will pass, so that a retry may succeed. It looks at the number
-// of the error, because MySQL uses the same SQLSTATE for several errors. For example, 08S01 means a
-// packet that is too large, and also a server shutdown.
+// passes reports whether the error is temporary, so that a retry may succeed. It looks at the
+// number of the error, because MySQL uses the same SQLSTATE for several errors. For example, 08S01
+// means a packet that is too large, and also a server shutdown.
 func (e mySQL) passes() bool {
 	return e.elsewhere() || slices.Contains(tiDBConflicts, e.number) ||
 		slices.Contains(mySQLPasses, e.number)
@@ -38,9 +39,9 @@ var mySQLPasses = []uint16{
 	9001, 9002, 9003, 9004, 9005, 9012, 9013, // TiDB: a part of the cluster is late or busy
 }
 
-// tiDBConflicts contains the errors with which TiDB says that it has rolled back the
-// transaction. This holds for an answer to COMMIT too: if TiDB does not know the outcome, it
-// closes the connection without an answer.
+// tiDBConflicts contains the errors with which TiDB says that it has rolled back the transaction.
+// As an answer to COMMIT, these errors mean the same: if TiDB does not know the outcome of the
+// COMMIT, it closes the connection without an answer.
 var tiDBConflicts = []uint16{8002, 8005, 8022, 8028, 9007}
 
 // elsewhere reports whether another attempt needs another connection. It returns true if the server
@@ -51,16 +52,17 @@ func (e mySQL) elsewhere() bool {
 }
 
 // readOnly reports whether the server is read-only. Error 1290 names the option that forbids the
-// statement. This may be read-only, or another option such as --secure-file-priv. The name of the
-// option is not translated.
+// statement. It is --read-only, or another option such as --secure-file-priv. Servers may translate
+// the text of the error, but not the name of the option.
 func (e mySQL) readOnly() bool { return e.number == 1290 && strings.Contains(e.text, "read-only") }
 
 // refused reports whether this answer to COMMIT means that nothing was applied. It returns true for
 // these errors:
 //
-//   - SQLSTATE class 40, which includes Galera's 1213 and group replication's 3101
-//   - TiDB's conflicts
-//   - a server that became read-only before the COMMIT, because it then rolls back
+//   - errors of SQLSTATE class 40 (except 40003), such as Galera's 1213 and group replication's
+//     3101
+//   - the errors in tiDBConflicts
+//   - the error of a server that became read-only before the COMMIT, because this server rolls back
 //
 // MySQL checks no constraints at COMMIT. Any other error may come after the commit was written.
 func (e mySQL) refused() bool {

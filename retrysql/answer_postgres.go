@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// An sqlState is the answer of PostgreSQL, or of another server whose driver reports SQLSTATEs.
+// An sqlState contains the SQLSTATE with which PostgreSQL, or another server whose driver reports
+// SQLSTATEs, answered.
 type sqlState struct {
 	code string
 	err  error // the error of the driver, which contains the code
@@ -66,10 +67,12 @@ func (s sqlState) refused() bool {
 }
 
 // elsewhere reports whether another attempt needs another connection. It returns true if the server
-// has become a standby. A balancer or a proxy may keep connections to this server open.
+// has become a standby. A balancer or a proxy may keep connections to this server open, so the same
+// connection would always lead to the standby.
 func (s sqlState) elsewhere() bool { return s.code == readOnlyState || s.standby() }
 
-// standby reports whether a standby refused the BEGIN READ WRITE of lib/pq.
+// The method standby reports whether the server is a standby that refused BEGIN READ WRITE, which
+// lib/pq sends.
 func (s sqlState) standby() bool {
 	const recovery = "cannot set transaction read-write mode during recovery"
 	return s.code == "0A000" && strings.Contains(s.err.Error(), recovery)

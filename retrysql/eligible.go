@@ -25,8 +25,8 @@ import (
 //
 // The limit of the policy (MaxAttempts, MaxRetries or AttemptCap) caps every row, even a row whose
 // own limit is higher. The zero policy sets no limit, so it does not cap a row that has a limit of
-// its own. If only the rows should decide, as in Tasker, use the zero policy, and set
-// DefaultMaxAttempts to the limit of the rows whose limit is NULL. In Tasker this limit is 3.
+// its own. In the job engine Tasker, only the rows decide. To do the same, use the zero policy, and
+// set DefaultMaxAttempts to the limit for rows whose limit is NULL. In Tasker this limit is 3.
 type Columns struct {
 	// Attempts is the column with the number of attempts that the job had. NULL counts as 0.
 	Attempts string
@@ -40,8 +40,8 @@ type Columns struct {
 	// as true. If Retryable is empty, every job may run again.
 	Retryable string
 
-	// DefaultMaxAttempts is used as the job's own limit if its value in the column MaxAttempts is
-	// NULL. With 0, such a job has no limit of its own. Eligible returns an error if
+	// DefaultMaxAttempts is used as the job's own limit if the column MaxAttempts is NULL in the row
+	// of the job. With 0, such a job has no limit of its own. Eligible returns an error if
 	// DefaultMaxAttempts is negative. It also returns an error if DefaultMaxAttempts is positive and
 	// the field MaxAttempts names no column.
 	DefaultMaxAttempts int
@@ -123,7 +123,7 @@ func (c Columns) validate() error {
 	return nil
 }
 
-// below returns an SQL expression that is true if `attempts` is below `limit`.
+// The function `below` returns an SQL expression that is true if `attempts` is less than `limit`.
 func below(attempts string, limit int) string {
 	if limit == retry.Unlimited {
 		return "TRUE"
@@ -131,9 +131,10 @@ func below(attempts string, limit int) string {
 	return fmt.Sprintf("%s < %d", attempts, limit)
 }
 
-// column matches a plain name such as attempts, a name in backticks, and a name with its table,
-// such as jobs.attempts. A name in quotes may contain only the characters of a plain name. So no
-// name can smuggle in other SQL, even if the database does not know this kind of quotes.
+// The regular expression `column` matches a plain name such as attempts, a name in backticks, and a
+// name with its table, such as jobs.attempts. A name in quotes may contain only the characters of a
+// plain name. So no name can smuggle in other SQL, even if the database does not know this kind of
+// quotes.
 var column = func() *regexp.Regexp {
 	const plain = `[A-Za-z_][A-Za-z0-9_]*`
 	const ticked, quoted = "`" + plain + "`", `"` + plain + `"`

@@ -18,8 +18,8 @@ func unknown(err error) error { return retry.Permanent(&UnknownCommitError{err})
 // Before you run the transaction again, look for the data that it writes, such as a key of the
 // request.
 //
-// Tx also returns an UnknownCommitError if the transaction ended before the function returned.
-// In this case errors.Is finds [sql.ErrTxDone] in it. TxFunc also returns an UnknownCommitError
+// Tx also returns an UnknownCommitError if the transaction ended before the function returned. In
+// this case errors.Is finds [sql.ErrTxDone] in the error. TxFunc also returns an UnknownCommitError
 // if transact breaks the rules of [TxFunc].
 type UnknownCommitError struct {
 	Err error // the error of COMMIT
@@ -38,8 +38,8 @@ type beginError struct{ err error }
 func (e *beginError) Error() string { return "retrysql: begin: " + e.err.Error() }
 func (e *beginError) Unwrap() error { return e.err }
 
-// A timeoutError is the error of a transaction that was rolled back because a deadline other
-// than the caller's passed.
+// A timeoutError is the error of a transaction that was rolled back because a deadline passed that
+// is not the deadline of the caller.
 type timeoutError struct{ err error }
 
 func (e *timeoutError) Error() string {
@@ -56,9 +56,10 @@ type rollbackError struct{ function, all error }
 func (e *rollbackError) Error() string   { return e.all.Error() }
 func (e *rollbackError) Unwrap() []error { return []error{e.function, e.all} }
 
-// rolledBack returns the error of the function, joined with err. err is the error that transact
-// returned, which may come from the rollback. If the text of `function` already contains the text
-// of err, rolledBack leaves err out.
+// rolledBack returns an error that joins the errors `function` and err. `function` is the error of
+// the function that ran in the transaction. err is the error that transact returned, which may come
+// from the rollback. If the text of `function` already contains the text of err, rolledBack returns
+// only `function`.
 func rolledBack(function, err error) error {
 	switch {
 	case strings.Contains(function.Error(), err.Error()):
@@ -95,8 +96,8 @@ func walk(err error, yield func(error) bool) bool {
 	return true
 }
 
-// check calls the methods of err that will be called later. It returns err, or a permanent
-// error if a method panics.
+// check returns err, or a permanent error if a method of err panics. To find this out, check calls
+// the methods of err that will be called later.
 func check(err error) error {
 	panicked := harmless.Ask("retrysql", err, func(err error) {
 		isTransient(err)

@@ -17,15 +17,16 @@ import (
 // context, because the function may call the inner Tx with another context.
 var busyConns sync.Map
 
-// A lease is the connection of one attempt. It exists because an [*sql.Tx] cannot close its
-// connection: after a failover, the pool would hand out the connection to the old server again
-// and again.
+// A lease is the connection of one attempt. The type exists because an [*sql.Tx] cannot close its
+// connection. Without a lease, the pool would hand out the connection to the old server again and
+// again after a failover.
 type lease struct {
-	// conn is the connection that begin took from the pool. It is nil if the lease must not close the
-	// connection, because the caller owns it, or because database/sql itself took it from the pool.
+	// conn is the connection that the method begin took from the pool. It is nil if the lease must not
+	// close the connection, because the caller owns it, or because database/sql itself took it from
+	// the pool.
 	conn *sql.Conn
 
-	caller *sql.Conn // the caller's connection, which is a key of busyConns; or nil
+	caller *sql.Conn // nil, or the *sql.Conn that the caller passed; it is a key of busyConns
 	stuck  bool      // whether a panic has left conn locked, so that closing it would block for ever
 }
 
@@ -52,14 +53,15 @@ func (l *lease) begin(
 	}
 	begin(l.conn)
 	if errors.Is(err, driver.ErrBadConn) {
-		l.conn = nil // the connection is closed; the pool tries its others, and then opens a new one
+		// The connection is closed. The pool tries its other connections, and then opens a new one.
+		l.conn = nil
 		begin(pool)
 	}
 	return tx, err
 }
 
-// The method ask calls the function ask. If the driver of the database panics, l.stuck stays true,
-// because the panic may have left the connection locked.
+// The method `ask` calls the function `ask`. If the driver of the database panics, l.stuck remains
+// true, because the panic may have left the connection locked.
 func (l *lease) ask(database func() error) error {
 	l.stuck = true
 	return ask(func() error {
@@ -69,8 +71,8 @@ func (l *lease) ask(database func() error) error {
 	})
 }
 
-// ask calls the database and recovers a panic. database/sql calls methods of the driver's error,
-// which may panic.
+// The function `ask` calls the function `database` and recovers a panic. database/sql calls methods
+// of the driver's error, which may panic.
 func ask(database func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -80,7 +82,7 @@ func ask(database func() error) (err error) {
 	return check(database())
 }
 
-// transaction calls body with tx, and then commits or rolls back tx.
+// The method transaction calls body with tx, and then commits or rolls back tx.
 func (l *lease) transaction(
 	ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error,
 ) error {
@@ -131,9 +133,9 @@ func (l *lease) rollback(ctx context.Context, tx *sql.Tx) error {
 	}
 }
 
-// end returns the connection to the pool, or closes it if err says that the next transaction needs
-// another connection. If ctx is done, database/sql may still be rolling back, so the method `end`
-// does not wait for the connection.
+// The method `end` returns the connection to the pool. If err says that the next transaction needs
+// another connection, `end` closes the connection instead. If ctx is done, database/sql may still
+// be rolling back, so `end` does not wait for the connection.
 func (l *lease) end(ctx context.Context, opts *sql.TxOptions, err error) {
 	if l.caller != nil {
 		busyConns.Delete(l.caller)
@@ -149,7 +151,7 @@ func (l *lease) end(ctx context.Context, opts *sql.TxOptions, err error) {
 		go end()
 		return
 	}
-	_ = end() // an error only says that the connection is closed
+	_ = end() // an error would only say that the connection is already closed
 }
 
 // connOf returns db if db is an [*sql.Conn]. If db is a struct that embeds an [*sql.Conn], as

@@ -2,8 +2,9 @@ package retrysql
 
 import "reflect"
 
-// structOf returns the struct that value is or points to. It returns the zero reflect.Value if
-// the name of the struct's type is not typeName.
+// structOf returns the struct `value`, or the struct to which the pointer `value` points. It
+// returns the zero reflect.Value if there is no such struct, or if the name of the struct's type is
+// not typeName.
 func structOf(value any, typeName string) reflect.Value {
 	v := reflect.Indirect(reflect.ValueOf(value))
 	if v.Kind() != reflect.Struct || v.Type().Name() != typeName {

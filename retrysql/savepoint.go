@@ -17,8 +17,8 @@ import (
 // exist. The check costs two round trips.
 const savepoint = "retrysql"
 
-// hasSavepoint reports whether the driver of db is go-sql-driver/mysql. It returns false for a
-// driver that wraps go-sql-driver/mysql.
+// hasSavepoint reports whether Tx sets the savepoint. It returns true if the driver of db is
+// go-sql-driver/mysql, and false for a driver that wraps go-sql-driver/mysql.
 func hasSavepoint(db Beginner) bool {
 	return harmless.Or(false, func() bool {
 		if db, ok := db.(interface{ Driver() driver.Driver }); ok { // db is a *sql.DB or embeds one
@@ -31,10 +31,10 @@ func hasSavepoint(db Beginner) bool {
 
 var errIsMySQL = errors.New("go-sql-driver/mysql")
 
-// isMySQL returns errIsMySQL for a connection of go-sql-driver/mysql. The result is an error
-// because sql.Conn.Raw returns the error of the function that it calls, and nothing else. A closure
-// that sets a variable would also work, but Go would allocate the variable in each call, even with
-// another driver.
+// isMySQL returns errIsMySQL for a connection of go-sql-driver/mysql, and nil for any other
+// connection. The result is an error because sql.Conn.Raw returns the error of the function that it
+// calls, and nothing else. A closure that sets a variable would also work, but Go would allocate
+// the variable in each call, even with another driver.
 func isMySQL(conn any) error {
 	if structOf(conn, "mysqlConn").IsValid() {
 		return errIsMySQL
@@ -63,23 +63,24 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 // stopped reports whether the function stopped after an error that ended the transaction, such as a
 // deadlock. `failure` is the error of the function. stopped returns true if two conditions hold:
 //
-//   - `failure` is such an error. A lock wait timeout is such an error only if it has ended the
-//     transaction.
+//   - `failure` is an error that ended the transaction. A lock wait timeout ends the transaction
+//     only if the option innodb_rollback_on_timeout is on.
 //   - The last statement of the function changed no row. So this statement has committed nothing
 //     after the end of the transaction.
 //
 // stopped also returns true if the query for the second condition fails.
 //
-// If stopped returns true, the savepoint may be gone, and nothing is wrong. If stopped returns
-// false and the savepoint is gone all the same, the function may have committed something, because
-// it went on after a deadlock or sent a statement that commits.
+// If stopped returns true, the savepoint may be gone without a mistake of the function. If stopped
+// returns false but the savepoint is gone, the function may have committed something: it went on
+// after a deadlock, or it sent a statement that commits.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {
 		return false
 	}
 	const query = "SELECT ROW_COUNT(), @@innodb_rollback_on_timeout"
-	var changed int64 // rows that the last statement changed, or -1 if it failed or returned rows
+	// changed is how many rows the last statement changed, or -1 if it failed or returned rows.
+	var changed int64
 	var onTimeout bool
 	err := ask(func() error {
 		return tx.QueryRowContext(ctx, query).Scan(&changed, &onTimeout)

@@ -39,17 +39,16 @@ import (
 	"github.com/goretry/retry/retrynet"
 )
 
-// Transient reports whether err is a temporary error of a database, according to the tables
-// below. Transient of nil is false. Tx and TxFunc call Transient if the policy has no RetryIf.
-// You can also set Transient as the RetryIf of a policy.
+// Transient reports whether err is a temporary error of a database, according to the tables below.
+// Transient returns false for nil. Tx and TxFunc call Transient if the policy has no RetryIf. You
+// can also set Transient as the RetryIf of a policy.
 //
 // Do not use Transient as the RetryIf of a retry.Do around a function that commits, such as
-// pgx.BeginFunc or GORM's Transaction. If the answer to COMMIT is lost, the error looks like
-// any lost connection, and the transaction would be applied twice. Use [Tx] or [TxFunc] for
-// such a function. Around a single statement outside a transaction, Transient is safe if the
-// statement may run twice. Inside a transaction it is not safe: after a deadlock, MySQL and
-// MariaDB have rolled back the transaction, and would run and commit the retried statement
-// alone.
+// pgx.BeginFunc or GORM's Transaction. If the answer to COMMIT is lost, the error looks like the
+// error of any other lost connection. Then the transaction would be applied twice. Use [Tx] or
+// [TxFunc] for such a function. Around a single statement outside a transaction, Transient is safe
+// if the statement may run twice. Inside a transaction it is not safe: after a deadlock, MySQL and
+// MariaDB have rolled back the transaction, and would run and commit the retried statement alone.
 //
 // Transient reads the server's answer, such as an SQLSTATE, from the methods and fields of the
 // driver's error. If err's tree contains several answers, Transient prefers an SQLSTATE to the
@@ -145,7 +144,8 @@ func isTransient(err error) bool {
 	if a := answerOf(err); a != nil {
 		return a.passes()
 	}
-	var unsent interface{ SafeToRetry() bool } // false does not mean that a retry is unsafe
+	// If SafeToRetry returns false, a retry may still be safe, so the checks go on.
+	var unsent interface{ SafeToRetry() bool }
 	if errors.As(err, &unsent) && unsent.SafeToRetry() {
 		return true
 	}

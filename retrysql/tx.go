@@ -50,8 +50,8 @@ type Beginner interface {
 // Tx does not notice that fn went on after a deadlock in these cases:
 //
 //   - The connection was lost or ctx was done before fn returned.
-//   - fn returned the error of the deadlock, and its last statement returned rows or changed no
-//     row.
+//   - fn returned the error of the deadlock, and the last statement of fn returned rows or changed
+//     no row.
 //   - A statement of fn had committed the transaction before the deadlock.
 //   - The driver is not go-sql-driver/mysql itself.
 //
@@ -60,10 +60,10 @@ type Beginner interface {
 //
 // # Which errors are retried
 //
-// If p has no RetryIf, [Transient] decides. An error for which Transient is false ends the call
-// with ReasonNonRetryable and the Cause "not a transient database error". Classify is not
-// called for such an error. A RetryIf of p replaces Transient. To extend Transient, call it
-// inside your RetryIf.
+// If p has no RetryIf, [Transient] decides. An error for which Transient returns false ends the
+// call with ReasonNonRetryable and the Cause "not a transient database error". Classify is not
+// called for such an error. A RetryIf of p replaces Transient. To extend Transient, call it inside
+// your RetryIf.
 //
 // If the outcome of a commit is unknown, the error is an [*UnknownCommitError]. RetryIf is not
 // called for this error, and a retry around Tx treats it as permanent too. The error of a
@@ -72,10 +72,11 @@ type Beginner interface {
 // conflict (MySQL's error 1213). PostgreSQL answers COMMIT with ROLLBACK if fn went on after an
 // error.
 //
-// If AttemptTimeout passes before the commit, the attempt is rolled back, and Transient is true
-// for its error. The same is true for any deadline other than the caller's. If such a deadline
-// passes during the commit, the outcome is unknown. After AttemptTimeout, database/sql rolls
-// back in the background and may keep its locks a little longer, so give the policy a Backoff.
+// If AttemptTimeout passes before the commit, the attempt is rolled back, and Transient returns
+// true for the error of this attempt. The same is true for any deadline other than the caller's. If
+// such a deadline passes during the commit, the outcome is unknown. After AttemptTimeout,
+// database/sql rolls back in the background and may keep its locks a little longer, so give the
+// policy a Backoff.
 //
 // An error whose methods panic becomes a permanent error that names the type of the error. If
 // database/sql calls such a method while it begins, commits or rolls back, the panic becomes a
@@ -156,28 +157,28 @@ func isOwnFault(opts *sql.TxOptions, err error) bool {
 // TxFunc returns nil. If fn then fails and TxFunc retries, the later statements may be applied
 // twice.
 //
-// transact runs in each attempt, so it must have no other side effects. transact must not begin
-// its transaction inside another transaction. The inner transaction would be only a savepoint,
-// and the outer transaction could still undo what TxFunc has reported as committed. After an
-// error in the outer transaction, PostgreSQL also refuses each statement of each retry. TxFunc
-// cannot check this, because only transact knows its connection. Turn off the library's own
+// transact runs in each attempt, so it must have no other side effects. transact must not begin its
+// transaction inside another transaction. The inner transaction would be only a savepoint, and the
+// outer transaction could still undo what TxFunc has reported as committed. After an error in the
+// outer transaction, PostgreSQL also refuses each statement of each retry. TxFunc cannot notice an
+// outer transaction, because only transact knows its connection. Turn off the library's own
 // retries.
 //
 // If transact returns nil although body returned an error, the outcome is unknown. The same is
 // true if transact calls body again after fn succeeded, and then returns an error. If transact
 // returns nil without calling body, the call ends with a permanent error.
 //
-// TxFunc cannot close the connection to a server that became read-only. Let the driver close
-// the connection: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that
-// returns false for SQLSTATE 25006. With target_session_attrs=read-write, pgx refuses such a
-// server when it opens a connection. TxFunc does not know whether transact begins a read-only
-// transaction. So if a statement writes in a read-only transaction, TxFunc treats its error like
-// the error of a server that became read-only, and retries in vain.
+// TxFunc cannot close the connection to a server that became read-only. Let the driver close the
+// connection: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that returns false
+// for SQLSTATE 25006. With target_session_attrs=read-write, pgx refuses such a server when it opens
+// a connection. TxFunc does not know whether transact begins a read-only transaction. So if a
+// statement writes in a read-only transaction, TxFunc treats the error of this statement like the
+// error of a server that became read-only, and retries in vain.
 //
-// Leave GORM's TranslateError off. It replaces some answers of the server, such as the answer
-// for a duplicate key, with errors of GORM. gorm.io/driver/mysql does this.
-// gorm.io/driver/postgres does it up to v1.6.1, and in later versions with a driver other than
-// pgx. If the error of a refused commit is replaced, TxFunc treats the outcome as unknown.
+// Leave GORM's TranslateError off. With TranslateError, gorm.io/driver/mysql replaces some errors
+// of the server, such as the error for a duplicate key, with errors of GORM.
+// gorm.io/driver/postgres does the same up to v1.6.1, and in later versions with a driver other
+// than pgx. If the error of a refused commit is replaced, TxFunc treats the outcome as unknown.
 func TxFunc[T any](
 	ctx context.Context, transact func(ctx context.Context, body func(T) error) error,
 	p retry.Policy, fn func(context.Context, T) error,
@@ -215,9 +216,9 @@ var (
 		"deadlock, or sent a statement that commits, such as CREATE TABLE", sql.ErrTxDone)
 )
 
-// decidedByTheFunction returns p with its RetryIf and Classify wrapped, so that they get only
-// the error of the function, without the error of the rollback. If p has no RetryIf, an error
-// for which transient is false is not retried.
+// decidedByTheFunction returns p with its RetryIf and Classify wrapped, so that they get only the
+// error of the function, without the error of the rollback. If p has no RetryIf, an error for which
+// the function transient returns false is not retried.
 func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Policy {
 	retryIf, classify := p.RetryIf, p.Classify
 	if retryIf != nil {
@@ -244,9 +245,9 @@ func functionError(err error) error {
 	return err
 }
 
-// databaseSQL returns a function transact for database/sql. If guarded is true, transact sets a
-// savepoint before it calls body. databaseSQL is small enough to be inlined, so its closure is not
-// allocated.
+// databaseSQL returns the function that Tx uses as transact. If guarded is true, this function sets
+// a savepoint before it calls body. databaseSQL is small enough to be inlined, so its closure is
+// not allocated.
 func databaseSQL(
 	db Beginner, opts *sql.TxOptions, guarded bool,
 ) func(context.Context, func(*sql.Tx) error) error {
@@ -263,16 +264,16 @@ func databaseSQL(
 
 // A run is one attempt of a transaction.
 type run struct {
-	caller, ctx context.Context // the contexts of the call and of this attempt
+	caller, ctx context.Context // the contexts of the call of Tx or TxFunc, and of this attempt
 
 	calls, successes int   // how often the function was called, and how often it succeeded
 	failure          error // the error of the last call of the function
 }
 
-// body calls fn and records the result.
+// body calls fn and records the result in r.
 func (r *run) body(fn func() error) error {
 	r.calls++
-	r.failure = errNoReturn // stays if fn panics and transact recovers the panic
+	r.failure = errNoReturn // the value remains if fn panics and transact recovers the panic
 	err := check(fn())
 	if err == nil && r.ctx.Err() != nil {
 		err = fmt.Errorf("retrysql: the context ended before the commit: %w", r.ctx.Err())
@@ -306,7 +307,8 @@ func (r *run) outcome(err error) error {
 	}
 }
 
-// late wraps err in a timeoutError if a deadline other than the caller's ended the attempt.
+// late wraps err in a timeoutError if the attempt was ended by a deadline that is not the deadline
+// of the caller.
 func (r *run) late(err error) error {
 	if err == nil || r.caller.Err() != nil {
 		return err

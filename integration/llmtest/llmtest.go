@@ -1,2 +1,2 @@
-// Package llmtest tests retryhttp.LLM under the SDKs of Anthropic and OpenAI.
+// Package llmtest tests retryhttp.LLM in the HTTP clients of the SDKs of Anthropic and OpenAI.
 package llmtest

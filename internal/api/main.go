@@ -21,9 +21,9 @@ import (
 
 func main() { write(os.Stdout, ".") }
 
-// write prints the API for Linux on amd64 without cgo, on every machine. It reads the files itself
-// and does not run the go command. If another process read the files, go test would not notice a
-// change in them, and could use a cached result.
+// On every machine, the function write prints the API as it is for Linux on amd64 without cgo. It
+// reads the files itself and does not run the go command. If another process read the files, go
+// test would not notice a change in these files, and could use a cached result.
 func write(w io.Writer, root string) {
 	platform := build.Default
 	platform.GOOS, platform.GOARCH, platform.CgoEnabled = "linux", "amd64", false

@@ -1,18 +1,18 @@
-// Package ctxvalue passes two values in a context from one package of this library to another:
-// the key of a call in a log, and the Hedge of a request.
+// Package ctxvalue passes two values in a context from one package of this library to another: the
+// key with which a call is logged, and the Hedge of a request.
 package ctxvalue
 
 import "context"
 
 type logKey struct{}
 
-// WithLogKey returns a context whose calls are logged with this key. retrylog.WithKey and
-// retryjob.Run call WithLogKey.
+// WithLogKey returns a context that contains `key`. Calls that get this context are logged with
+// this key. retrylog.WithKey and retryjob.Run call WithLogKey.
 func WithLogKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, logKey{}, key)
 }
 
-// LogKey returns the key with which the calls of ctx are logged. It returns "" if ctx has no
+// LogKey returns the key with which calls that get ctx are logged. It returns "" if ctx contains no
 // key.
 func LogKey(ctx context.Context) string {
 	key, _ := ctx.Value(logKey{}).(string)
@@ -23,9 +23,9 @@ func LogKey(ctx context.Context) string {
 // Hedged(context.Context) bool, which the function [Hedged] calls.
 type Hedge struct{}
 
-// Hedged reports whether ctx belongs to a hedge, which is the second request of an attempt. It
-// also returns true if ctx belongs to a call whose last attempt was answered by a hedge. If ctx
-// has no Hedge, it returns false.
+// Hedged reports whether ctx belongs to a hedge, which is the second request of an attempt. It also
+// returns true if ctx belongs to a call whose last attempt was answered by a hedge. If ctx contains
+// no value under the key [Hedge], it returns false.
 func Hedged(ctx context.Context) bool {
 	is, ok := ctx.Value(Hedge{}).(interface{ Hedged(context.Context) bool })
 	return ok && is.Hedged(ctx)

@@ -22,9 +22,9 @@ const (
 	maxRetry  = 365 * 24 * 3600 * 1e3  // the longest wait in ms; a longer wait could overflow
 )
 
-// A Parser reads the events of one stream. In memory it keeps one line and the data of one
-// event, and each is at most as long as the limit. Only a line with an ID may be longer.
-// Comments and unknown fields take no memory.
+// A Parser reads the events of one stream. In memory it keeps one line and the data of one event.
+// Each of the two is at most about as long as the limit that was passed to [New]. Only a line with
+// an ID may be longer. Comments and unknown fields take no memory.
 type Parser struct {
 	// Name, Data and ID describe the event that the last call of Next has read. If this event only
 	// changed the ID, Data is nil.
@@ -44,12 +44,13 @@ type Parser struct {
 
 	data []byte // the data lines of the event so far; each ends with LF
 	id   string // the last ID that was read; a blank line must still confirm it
-	name string // the last name, for reuse: the next event often has the same name
+	name string // the name of the last event that had one; often the next event has the same name
 }
 
-// New returns a Parser for the stream r. id is the last ID of an earlier connection, or "".
-// limit is how many bytes an event may have. A limit above 1 GiB is treated as 1 GiB, and a
-// limit of 0 or below as 16 MiB.
+// New returns a Parser for the stream r. The parameter `id` is the last ID of an earlier
+// connection, or "". The parameter `limit` is the largest number of bytes that the data of an event
+// may have. The same limit applies to the name of an event. A limit above 1 GiB is treated as 1
+// GiB, and a limit of 0 or below as 16 MiB.
 func New(r io.Reader, id string, limit int) *Parser {
 	limit = min(cmp.Or(max(0, limit), 16<<20), 1<<30)
 	p := &Parser{lines: bufio.NewScanner(r), limit: limit, mark: []byte("\ufeff"), ID: id, id: id}
@@ -127,9 +128,9 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 
 func (p *Parser) tooLong() error { return fmt.Errorf("%w of %d bytes", ErrTooLong, p.limit) }
 
-// split is the bufio.SplitFunc that finds the lines. If text contains only the start of a line, and
-// the line is not a known field, split drops this start. So a long line takes no memory. At the end
-// of such a line, split returns the line ":", which is a comment.
+// split is the bufio.SplitFunc that finds the lines. If `text` contains only the start of a line,
+// and the line is not a known field, split drops this start. So a long line that is not a known
+// field takes no memory. At the end of such a line, split returns the line ":", which is a comment.
 func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err error) {
 	if p.lf && len(text) > 0 { // the line before ended with CR: skip an LF that belongs to its end
 		if p.lf = false; text[0] == '\n' {
@@ -155,8 +156,8 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 }
 
 // lineEnd returns the index of the first CR or LF, or -1 if text contains none. It searches 512
-// bytes at a time. Searching all of text for a CR would take quadratic time if text contains many
-// short lines that end with LF.
+// bytes at a time. If each call searched all of `text` for a CR, many short lines that end with LF
+// would take quadratic time.
 func lineEnd(text []byte) int {
 	const window = 512
 	for from := 0; from < len(text); from += window {
@@ -170,7 +171,7 @@ func lineEnd(text []byte) int {
 	return -1
 }
 
-// mayBeField reports whether a line is a known field. head is the start of the line. If head is too
+// mayBeField reports whether a line that starts with `head` may be a known field. If `head` is too
 // short to decide, mayBeField returns true.
 func mayBeField(head []byte) bool {
 	name, _, whole := bytes.Cut(head, []byte(":"))

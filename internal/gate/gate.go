@@ -1,4 +1,5 @@
-// Package gate keeps the pauses of retry.Gate and retryhttp.Gate.
+// Package gate stores, for each key, the time until which callers must wait. It is the common part
+// of retry.Gate and retryhttp.Gate.
 package gate
 
 import (
@@ -29,12 +30,13 @@ type Pause struct {
 	length time.Duration
 }
 
-// Spread returns how long it takes until all callers have left. They leave one by one after Until.
+// Spread returns the length of the time after Until in which the held callers go on, one by one.
 // Spread is a quarter of the pause's length. It is less if the length plus a quarter would overflow
 // a duration.
 func (p Pause) Spread() time.Duration { return min(p.length/4, math.MaxInt64-p.length) }
 
-// Over reports whether the pause no longer holds any caller.
+// Over reports whether the pause has ended at the time `now`, so that it no longer holds any
+// caller.
 func (p Pause) Over(now time.Time) bool { return !now.Before(p.Until.Add(p.Spread())) }
 
 // Last returns the last pause of a key, which may be over. If the key had no pause, Last
@@ -50,7 +52,8 @@ func (g *Pauses) Last(key string) Pause {
 // the time `spread`. `room` returns how much of `spread` the caller has time for. If the caller has
 // no time to wait, `room` returns an error, and Hold returns this error. While Hold waits, the
 // server may refuse a request of another caller, which begins a new pause. Then Hold waits for the
-// new pause too. lastEnd is the end of the last pause for which this caller has waited.
+// new pause too. The parameter lastEnd points to the end of the last pause for which this caller
+// has waited.
 func (g *Pauses) Hold(
 	ctx context.Context, key string, lastEnd *time.Time,
 	room func(left, spread time.Duration) (time.Duration, error),
@@ -110,7 +113,8 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 		if len(g.last) <= most {
 			break
 		}
-		if other != key { // the pause of `other` is lost: its next attempt may be refused once more
+		// Without its pause, the next attempt of the key `other` may be refused once more.
+		if other != key {
 			delete(g.last, other)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// Or returns the result of ask. If ask panics, Or returns other. So a panic in a method of an
-// error does not end the program.
+// The function Or calls `ask` and returns its result. If `ask` panics, Or returns `other`. So a
+// panic in a method of an error does not end the program.
 func Or[T any](other T, ask func() T) (answer T) {
 	defer func() {
 		if recover() != nil {
@@ -20,10 +20,10 @@ func Or[T any](other T, ask func() T) (answer T) {
 	return ask()
 }
 
-// Ask calls err.Error, then errors.Is with err, and then ask. ask may call other methods of err
-// and of the errors in its tree. If one of these calls panics, Ask returns an error to use in
-// place of err. The text of this error starts with pkg, and contains the type of err and the
-// panic. If nothing panics, Ask returns nil. If err is nil, Ask calls nothing.
+// Ask calls err.Error, then errors.Is with err, and then the function `ask`, which may call other
+// methods of err and of the errors in its tree. If one of these calls panics, Ask returns an error
+// to use in place of err. The text of this error starts with `pkg`, and contains the type of err
+// and the value of the panic. If nothing panics, Ask returns nil. If err is nil, Ask calls nothing.
 func Ask(pkg string, err error, ask func(error)) (panicked error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,5 +1,5 @@
-// Package printable makes text that comes from outside safe to print, such as a name in a file
-// or the error of a server.
+// Package printable makes foreign text safe to print, for example a name in a file or the error of
+// a server.
 package printable
 
 import (

@@ -5,9 +5,9 @@ import "net/url"
 // longest is the largest number of bytes of a host and of a path that URL returns.
 const longest = 1 << 10
 
-// URL returns the scheme, the host and the path of u. The user, the query and the fragment may be
-// secret. A redirect may lead to a host or a path of megabytes, so the rest of a long host or path
-// is replaced by "...".
+// URL returns the scheme, the host and the path of u. It leaves out the user, the query and the
+// fragment, because they may be secret. A redirect may lead to a host or a path of megabytes, so
+// the rest of a long host or path is replaced by "...".
 func URL(u *url.URL) string {
 	short := url.URL{Scheme: u.Scheme, Host: cut(u.Host), Path: u.Path, RawPath: u.RawPath}
 	if len(u.Path) > longest {

@@ -12,8 +12,8 @@ import (
 const Max = time.Duration(math.MaxInt64)
 
 // Text returns a duration as text. For the longest duration, and for durations that are less than a
-// second shorter, it returns "292 years". Such a duration can only come from an overflow. It may
-// have been rounded after the overflow.
+// second shorter, it returns "292 years". Such a duration can only come from an overflow. If it is
+// less than Max, it was rounded after the overflow.
 func Text(d time.Duration) string {
 	if d > Max-time.Second {
 		return "292 years"
@@ -21,8 +21,9 @@ func Text(d time.Duration) string {
 	return d.String()
 }
 
-// Texts replaces each duration and each list of durations in values by its [Text], so that
-// values can be passed to fmt. It changes the slice itself, and returns it.
+// Texts replaces each duration in the list `values`, and each duration in a list inside it, by the
+// result of [Text], so that the list can be passed to fmt. Texts changes the list itself, and
+// returns it.
 func Texts(values []any) []any {
 	for i, value := range values {
 		switch d := value.(type) {

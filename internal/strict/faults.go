@@ -15,7 +15,7 @@ import (
 // a file full of invalid values would be many times as long as the file.
 const mostFaults = 20
 
-// A Finding.Code is one of these texts.
+// The Code of a Finding is one of these constants.
 const (
 	InvalidValue = "invalid_value"
 	UnknownKey   = "unknown_key"
@@ -26,15 +26,15 @@ const (
 // A Finding is one fault.
 type Finding struct {
 	Code string
-	Key  string // the path of the key, as in "backoff.base"; "": the fault concerns the whole value
-	Text string // a text that starts with the key or quotes the key
+	Key  string // the path of the key, as in "backoff.base"; "" if the fault concerns the whole value
+	Text string // says what is wrong; starts with the key or quotes the key
 }
 
 // Faults collects faults.
 type Faults struct {
 	list  []Finding
-	texts []string // the texts of the error; a text may be about several faults
-	more  int      // how many faults the error only counts, because texts is full
+	texts []string // the parts of the error text; a part may be about several faults
+	more  int      // how many faults the error only counts, because it already names 20
 }
 
 // Add adds a fault for a key. The text `advice` says what to write instead of `value`.
@@ -52,16 +52,16 @@ func (f *Faults) add(code, key, format string, args ...any) {
 	f.keep(Finding{code, key, text})
 }
 
-// keep stores a finding, unless 20 findings are stored. This limit is needed because each
-// finding may have a key as long as the file.
+// The method `keep` stores a finding, unless 20 findings are already stored. This limit is needed
+// because each finding may have a key as long as the file.
 func (f *Faults) keep(finding Finding) {
 	if len(f.list) < mostFaults {
 		f.list = append(f.list, finding)
 	}
 }
 
-// Err returns an error with all faults, or nil if there are none. The error text starts with
-// prefix.
+// Err returns an error with all faults, or nil if there are no faults. The error text starts with
+// `prefix`.
 func (f *Faults) Err(prefix string) error {
 	if len(f.texts) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (f *Faults) Err(prefix string) error {
 	return &Error{Faults: f.list, text: prefix + ": " + strings.Join(texts, "; ")}
 }
 
-// An Error names its faults on one line.
+// The text of an Error names the faults on one line.
 type Error struct {
 	Faults []Finding // at most 20
 
@@ -85,8 +85,8 @@ func (e *Error) Error() string { return e.text }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// One returns an error with one fault. A key of "" stands for the whole value. The error wraps
-// cause, which may be nil. The error text starts with prefix.
+// One returns an error with one fault. If key is "", the fault concerns the whole value. The error
+// wraps `cause`, which may be nil. The error text starts with `prefix`.
 func One(prefix, key, text string, cause error) *Error {
 	one := []Finding{{Code: InvalidValue, Key: key, Text: text}}
 	return &Error{Faults: one, text: prefix + ": " + text, cause: cause}
@@ -106,8 +106,8 @@ func NoObject(prefix string, value []byte, example string) error {
 	return One(prefix, "", text, nil)
 }
 
-// shown is a JSON value for the text of an error. It is turned into text only if the fault is one
-// of those that the error lists.
+// A shown is a JSON value that an error text quotes. It is formatted only if the error text names
+// the fault, because an error may have many more faults than it names.
 type shown []byte
 
 // String returns the JSON on one line, cut after 60 characters.
@@ -126,7 +126,7 @@ func (value shown) String() string {
 	})
 }
 
-// quoted returns text in quotation marks, cut after 60 characters.
+// quoted cuts `text` after 60 characters and puts it into quotation marks.
 func quoted(text string) string {
 	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
 }

@@ -13,10 +13,9 @@ import (
 	"strings"
 )
 
-// Decode decodes a JSON object into v. It calls readKeys, which takes the keys out of the
-// Mapping and sets the fields of v. If there is an error, or if the JSON is null, v is
-// unchanged. The text of an error starts with prefix. If the value is not a mapping, the error
-// shows the example.
+// Decode decodes a JSON object into v. It calls readKeys, which takes the keys out of the Mapping
+// and sets the fields of v. If there is an error, or if the JSON is null, v is unchanged. The text
+// of an error starts with `prefix`. If the value is not a mapping, the error shows `example`.
 func Decode[T any](v *T, data []byte, prefix, example string, readKeys func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -36,11 +35,11 @@ func Decode[T any](v *T, data []byte, prefix, example string, readKeys func(*T, 
 
 // A Mapping is a JSON object whose keys are taken out one by one.
 type Mapping struct {
-	NullIsFault bool // true: a null is a fault; false: a key with the value null is left out
+	NullIsFault bool // true: a null is a fault; false: a key with the value null counts as missing
 
 	path   string // the prefix of the keys in errors: "backoff."
 	values map[string]json.RawMessage
-	keys   []string // the keys taken so far
+	keys   []string // the known keys that were taken so far, even if the object lacks them
 	faults *Faults
 }
 
@@ -90,8 +89,8 @@ func countKeys(object []byte) (map[string]int, error) {
 	return counts, nil
 }
 
-// take removes a key from m and returns its value. ok is false if m does not have the key. It
-// is also false if the value is null and NullIsFault is not set.
+// The method `take` removes a key from m and returns its value. The result `ok` is false if m does
+// not have the key. It is also false if the value is null and NullIsFault is not set.
 func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 	m.keys = append(m.keys, key)
 	value, ok = m.values[key]
@@ -101,8 +100,8 @@ func (m *Mapping) take(key string) (value json.RawMessage, ok bool) {
 
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
-// Take takes a key out of m and returns its value. ok is false if the key is left out or null,
-// or if the value is of the wrong kind. It is also false if isValid returns false for the
+// Take takes a key out of m and returns its value. The result `ok` is false if the key is missing
+// or null, or if the value is of the wrong kind. It is also false if isValid returns false for the
 // value. A nil isValid accepts any value.
 func Take[T any](m *Mapping, key, advice string, isValid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)
@@ -153,9 +152,9 @@ func decode[T any](v *T, value json.RawMessage) bool {
 	return json.Unmarshal(value, v) == nil
 }
 
-// Inner takes out a key whose value is a mapping, and returns this inner mapping. It returns
-// nil if the key is left out or if its value is not a mapping. The faults of the inner mapping
-// are added to the faults of m.
+// Inner takes out a key whose value is a mapping, and returns this inner mapping. It returns nil if
+// the key is missing or if its value is not a mapping. The faults of the inner mapping are added to
+// the faults of m.
 func (m *Mapping) Inner(key, advice string) *Mapping {
 	value, ok := Take[json.RawMessage](m, key, advice, nil)
 	if !ok {
@@ -174,8 +173,8 @@ func (m *Mapping) Keys() []string { return slices.Sorted(maps.Keys(m.values)) }
 
 // RejectRest adds a fault for each key that has not been taken. If the key is similar to a known
 // key, the error says to write the known key. All keys that are similar to no known key are named
-// in one text. name is what this text calls m, such as "a policy". Call RejectRest after all known
-// keys are taken.
+// in one text. The parameter `name` is what this text calls m, such as "a policy". Call RejectRest
+// after all known keys are taken.
 func (m *Mapping) RejectRest(name string) {
 	keys := m.Keys()
 	for _, key := range keys[:min(len(keys), mostFaults)] {

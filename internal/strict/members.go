@@ -58,7 +58,7 @@ func length(data []byte) int {
 			depth++
 		case '}', ']':
 			if depth--; depth < 0 {
-				return i // the bracket ends the object around the value
+				return i // the bracket closes the object or the list that contains the value
 			}
 			if depth == 0 {
 				return i + 1
@@ -86,7 +86,7 @@ func textLength(data []byte) int {
 }
 
 // Text returns the text in a JSON value, and whether the value is a JSON string. If the string has
-// no escapes, the text shares the memory of value.
+// no escapes, the returned text shares memory with the argument `value`.
 func Text(value []byte) ([]byte, bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return nil, false

@@ -6,7 +6,7 @@ import "strings"
 // meant the known key. It returns "" if no known key is similar. Upper case, underscores, hyphens
 // and spaces make no difference.
 func nearest(key string, keys []string) string {
-	if len(key) > 60 { // the work grows with the length of key
+	if len(key) > 60 { // comparing a longer key would take too long
 		return ""
 	}
 	written := plain(key)

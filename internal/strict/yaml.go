@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// YAML returns the result of a YAML library as JSON, so that the same code can read YAML and
-// JSON. The library may return an error of several lines. Then YAML returns an error of one
-// line that starts with prefix.
+// The function YAML calls `unmarshal`, which comes from a YAML library, and returns the value as
+// JSON. So the same code can read YAML and JSON. The error of the library may have several lines.
+// The error of the function YAML has one line, and starts with `prefix`.
 func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	var v any
 	if err := unmarshal(&v); err != nil {
@@ -58,7 +58,7 @@ func jsonValue(value any) any {
 	return value
 }
 
-// A Number is a float64. Every YAML library reads it back as a number.
+// A Number is a float64 that every YAML library can write and read back as a number.
 type Number float64
 
 // If a number has an exponent, MarshalYAML writes the number with a decimal point: 1.0e-07. Without

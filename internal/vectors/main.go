@@ -38,8 +38,8 @@ func main() {
 type vector struct {
 	Policy     retry.Policy  `json:"policy"`
 	Attempt    int           `json:"attempt"`
-	Key        string        `json:"key,omitzero"` // if there is a Key, Seed is SeedOf(Key)
-	Seed       string        `json:"seed"`         // text, because JSON readers may round numbers
+	Key        string        `json:"key,omitzero"` // "" or a job's key, from which Seed is made
+	Seed       string        `json:"seed"`         // as text, since JSON readers may round numbers
 	Elapsed    time.Duration `json:"elapsed,omitzero"`
 	RetryAfter time.Duration `json:"retry_after,omitzero"`
 	Class      *class        `json:"class,omitzero"`
@@ -50,15 +50,15 @@ type vector struct {
 	Hi     time.Duration `json:"hi"`
 }
 
-// A class describes a retry.Class. Sets is a Policy, of which only some fields are used: those that
-// a Class has too.
+// A class describes a retry.Class. The Policy in the field Sets contains the settings of the class.
+// Only the fields that a Class has too are used.
 type class struct {
 	Name    string       `json:"name,omitzero"`
 	Earlier int          `json:"earlier,omitzero"` // how many earlier attempts failed with this class
 	Sets    retry.Policy `json:"sets"`
 }
 
-// write writes the vectors as a JSON list, with one vector on each line.
+// The function write writes the vectors as a JSON list, with one vector on each line.
 func write(w io.Writer) error {
 	g := generator{rand.New(rand.NewPCG(2026, 11))}
 	separator := "["
@@ -203,8 +203,8 @@ func (g generator) jitter() retry.Jitter {
 	}[g.IntN(5)]
 }
 
-// time returns a duration from 0 to 80 years. Most durations are short. Some are longer than
-// 104 days, where a float64 cannot hold every nanosecond.
+// The method time returns a duration from 0 to 80 years. Most durations are short. Some are longer
+// than 104 days, where a float64 cannot hold every nanosecond.
 func (g generator) time() time.Duration {
 	most := []time.Duration{1, time.Hour, 80 * 365 * 24 * time.Hour}[(1+g.IntN(5))/2]
 	if g.oneIn(2) {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// For waits until d has passed or ctx is done, and returns the error of ctx. If d is 0 or below,
-// For returns at once. It has the signature of retry.Policy.Wait. The result `skipped` is the
-// part of d that was skipped. It is always 0.
+// The function For waits until d has passed or ctx is done, and returns the error of ctx. If d is 0
+// or below, the function returns at once. Its signature is that of retry.Policy.Wait, where the
+// result `skipped` is the part of d that was skipped. Here `skipped` is always 0.
 func For(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {
 	if d <= 0 {
 		return 0, ctx.Err()

@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// conn, stmt and tx pass all calls to the types of the driver. If a type of the driver lacks an
-// optional method, they return driver.ErrSkip or call the older method, as database/sql would
-// do.
+// The types conn, stmt and tx pass all calls to the types of the driver. If a type of the driver
+// lacks an optional method, conn and stmt return driver.ErrSkip or call the older method, as
+// database/sql would do.
 
 type conn struct {
 	driver.Conn
@@ -165,8 +165,8 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 	})
 }
 
-// values returns the values of args. It is for a driver whose methods take neither a context nor
-// named arguments. It returns an error if ctx is done or if an argument has a name.
+// The function values returns the values of args. It is for a driver whose methods take neither a
+// context nor named arguments. It returns an error if ctx is done or if an argument has a name.
 func values(ctx context.Context, args []driver.NamedValue) ([]driver.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -54,7 +54,8 @@ const (
 )
 
 // Begin returns a Fault of a call that begins a transaction. If err is not nil, no transaction has
-// begun. After driver.ErrBadConn, database/sql itself begins again, up to three times in all.
+// begun. If err is driver.ErrBadConn, database/sql itself tries to begin the transaction again, up
+// to three times in all.
 func Begin(err error) Fault { return Fault{begin, err} }
 
 // Exec returns a Fault of a statement, prepared or not, with or without rows. If err is not nil,
@@ -111,7 +112,7 @@ func Open(driverName, dataSourceName string, script ...Fault) (*Connector, error
 	return New(named{d, dataSourceName}, script...), nil
 }
 
-// named is a connector for a driver without driver.DriverContext.
+// A named is a connector for a driver that does not implement driver.DriverContext.
 type named struct {
 	driver driver.Driver
 	name   string
@@ -148,8 +149,8 @@ func (c *Connector) Close() error {
 	return nil
 }
 
-// next removes the first fault from the script and returns it, if the fault is of one of these
-// kinds.
+// If the first fault of the script is of one of these kinds, next removes this fault from the
+// script and returns it.
 func (c *Connector) next(kinds ...kind) (f Fault, taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

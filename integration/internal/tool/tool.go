@@ -20,7 +20,8 @@ func Main(m *testing.M) {
 	defer os.RemoveAll(dir)
 	Path = filepath.Join(dir, "retry")
 	build := exec.Command("go", "build", "-C", "../../cmd/retry", "-buildvcs=false", "-o", Path, ".")
-	build.Env = append(os.Environ(), "GOWORK=") // empty, so that go uses cmd/go.work
+	// With an empty GOWORK, the go command uses cmd/go.work.
+	build.Env = append(os.Environ(), "GOWORK=")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		panic(err)
