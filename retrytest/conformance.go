@@ -18,7 +18,7 @@ import (
 // finds data races.
 //
 // If Delay does not return within 10 seconds, TestBackoff fails, and the goroutine that called
-// Delay stays behind. In a bubble of [testing/synctest], the test hangs instead.
+// Delay goes on. In a bubble of [testing/synctest], the test hangs instead.
 func TestBackoff(t testing.TB, b retry.Backoff) {
 	t.Helper()
 	if b == nil {
@@ -32,7 +32,7 @@ func TestBackoff(t testing.TB, b retry.Backoff) {
 	attempts = append(attempts, 1000, math.MaxInt32-1, math.MaxInt32)
 	attempts = append(attempts, math.MaxInt-1, math.MaxInt, 0, -1, math.MinInt)
 
-	check(t, &prober{
+	runProbe(t, &prober{
 		inputs: len(attempts),
 		name:   func(i int) string { return fmt.Sprintf("%T: Delay(%d)", b, attempts[i]) },
 		call:   func(i int) window { d := b.Delay(attempts[i]); return window{d, d} },
@@ -45,7 +45,7 @@ func TestBackoff(t testing.TB, b retry.Backoff) {
 // test with -race, it also finds data races.
 //
 // If Window does not return within 10 seconds, TestJitter fails, and the goroutine that called
-// Window stays behind. In a bubble of [testing/synctest], the test hangs instead.
+// Window goes on. In a bubble of [testing/synctest], the test hangs instead.
 func TestJitter(t testing.TB, j retry.Jitter) {
 	t.Helper()
 	if j == nil {
@@ -58,7 +58,7 @@ func TestJitter(t testing.TB, j retry.Jitter) {
 	}
 	delays = append(delays, math.MaxInt64-1, math.MaxInt64, -1, -time.Second, math.MinInt64)
 
-	check(t, &prober{
+	runProbe(t, &prober{
 		inputs: len(delays),
 		name:   func(i int) string { return fmt.Sprintf("%T: Window(%v)", j, delays[i]) },
 		call:   func(i int) window { lo, hi := j.Window(delays[i]); return window{lo, hi} },
@@ -67,16 +67,16 @@ func TestJitter(t testing.TB, j retry.Jitter) {
 
 const (
 	callers  = 8                // how many goroutines call the function at once
-	patience = 10 * time.Second // how long the function check waits until p.probe returns
+	patience = 10 * time.Second // how long runProbe waits until p.probe returns
 )
 
-// check runs p.probe and passes each line that p.probe returns to t.Errorf. It also calls t.Errorf
-// if p.probe does not return.
-func check(t testing.TB, p *prober) {
+// runProbe runs p.probe, and calls t.Errorf once for each line that p.probe returns. It also calls
+// t.Errorf if p.probe does not return.
+func runProbe(t testing.TB, p *prober) {
 	t.Helper()
 	result := make(chan []string, 1)
 	go func() {
-		defer close(result) // the function may end this goroutine with runtime.Goexit
+		defer close(result) // the tested function may call runtime.Goexit
 		result <- p.probe()
 	}()
 	var lines []string
@@ -109,19 +109,20 @@ type prober struct {
 	broken []string
 }
 
-// An answer is the result of one call of the function that a prober tests.
-type answer struct {
+// An outcome is the result of one call of the function that a prober tests.
+type outcome struct {
 	window
-	ok bool // true: the call did not panic
+	ok bool // whether the call returned without a panic
 }
 
-// probe calls the function with each input: forwards, backwards, and from several goroutines.
+// probe calls the tested function with all inputs: in order, in reverse order, and from several
+// goroutines. It returns a line for each rule that the function breaks.
 func (p *prober) probe() []string {
-	forwards := make([]answer, p.inputs)
+	forwards := make([]outcome, p.inputs)
 	for i := range forwards {
 		forwards[i] = p.ask(i)
 	}
-	backwards := make([]answer, p.inputs)
+	backwards := make([]outcome, p.inputs)
 	for i := range slices.Backward(backwards) {
 		backwards[i] = p.ask(i)
 	}
@@ -132,12 +133,12 @@ func (p *prober) probe() []string {
 		}
 		switch {
 		case a.lo < 0 || a.hi < 0:
-			p.fail("sign", i, "is %v: it must not be negative", a)
+			p.addFault("sign", i, "is %v: it must not be negative", a)
 		case a.lo > a.hi:
-			p.fail("order", i, "is %v: lo must not be above hi", a)
+			p.addFault("order", i, "is %v: lo must not be above hi", a)
 		}
 		if again.window != a.window {
-			p.fail("pure", i, "is %v, and %v when called again: "+onlyInput, a, again)
+			p.addFault("pure", i, "is %v, and %v when called again: "+onlyInput, a, again)
 		}
 	}
 	if p.broken != nil {
@@ -150,7 +151,7 @@ func (p *prober) probe() []string {
 			for k := range forwards {
 				i := (k + c*p.inputs/callers) % p.inputs
 				if a := p.ask(i); a.ok && a.window != forwards[i].window {
-					p.fail("concurrent", i, "is %v, and %v when several goroutines call: "+
+					p.addFault("concurrent", i, "is %v, and %v when several goroutines call: "+
 						onlyInput, forwards[i], a)
 				}
 			}
@@ -162,11 +163,11 @@ func (p *prober) probe() []string {
 
 const onlyInput = "it must depend only on its argument"
 
-func (p *prober) ask(i int) (a answer) {
+func (p *prober) ask(i int) (a outcome) {
 	p.current.Store(int64(i))
 	defer func() {
 		if r := recover(); r != nil {
-			p.fail("panic", i, "panics: %v", r)
+			p.addFault("panic", i, "panics: %v", r)
 		}
 	}()
 	a.window = p.call(i)
@@ -174,9 +175,9 @@ func (p *prober) ask(i int) (a answer) {
 	return a
 }
 
-// fail records that an input breaks a rule. It does nothing if an earlier input broke the same
+// addFault records that an input breaks a rule. It does nothing if an earlier input broke the same
 // rule.
-func (p *prober) fail(rule string, i int, format string, args ...any) {
+func (p *prober) addFault(rule string, i int, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.rules[rule] {

@@ -32,8 +32,8 @@ func (o *Op) Run(context.Context) error {
 	return o.errs[min(len(o.times), len(o.errs))-1]
 }
 
-// Value returns a function for [retry.DoValue]. This function calls o.Run. If o.Run succeeds,
-// it returns v, and otherwise the zero T and the error.
+// Value returns a function for [retry.DoValue]. The function calls o.Run. If o.Run succeeds, the
+// function returns v. Otherwise it returns the zero value of T and the error of o.Run.
 func Value[T any](o *Op, v T) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		if err := o.Run(ctx); err != nil {

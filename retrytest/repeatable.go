@@ -7,16 +7,16 @@ import (
 )
 
 // Repeatable fails t if fn is not safe to retry with [retry.Do]. It runs fn twice. A retry may
-// follow a successful attempt, if the answer of that attempt was lost. So both runs must
+// follow an attempt that succeeded, if the response to the attempt never arrived. So both runs must
 // succeed and return the same value.
 //
-// The value should be the effect of fn, such as the bytes that a server received, the balance
-// of an account, or the slice that fn filled. Return a copy of the effect and not a pointer to
-// it, because both runs would return the same pointer. Repeatable compares the values with
-// reflect.DeepEqual.
+// The value should be the effect of fn, such as the bytes that a server received, the balance of an
+// account, or the slice that fn filled. Return a copy of the effect. If you return a pointer to the
+// effect, both runs return the same pointer, and Repeatable finds no difference. Repeatable
+// compares the values with reflect.DeepEqual.
 //
-// Repeatable finds, for example, a reader that is empty in the second run, or a sum that is
-// added twice. fn gets the context of t.
+// Repeatable finds, for example, a reader that is empty in the second run, or an amount that both
+// runs add. fn gets the context of t.
 func Repeatable[T any](t testing.TB, fn func(context.Context) (T, error)) {
 	t.Helper()
 	first, err := fn(t.Context())

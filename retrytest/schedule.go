@@ -14,8 +14,8 @@ import (
 // exactly the delays in `want`, and then stop. If p never stops, because it is unlimited and has no
 // MaxElapsed, Schedule checks only that the delays of p start with `want`.
 //
-// With a Jitter, each delay is drawn from a window. To check the curve alone, set p.Jitter to
-// nil. To check the windows, use [Table].
+// With a Jitter, each delay is drawn from a window. To check the delays without jitter, set
+// p.Jitter to nil. To check the windows, use [Table].
 func Schedule(t testing.TB, p retry.Policy, want ...time.Duration) {
 	t.Helper()
 	got, end := schedule(p, len(want)+1)

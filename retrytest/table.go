@@ -11,21 +11,22 @@ import (
 
 // A Row is the decision that a policy is expected to make after a number of attempts.
 type Row struct {
-	Attempts int           // how many attempts were made; 0 or below: check only Eligible
-	Err      error         // the error of the last attempt; nil: only limits and time decide
+	Attempts int           // how many attempts were made; if 0 or below, only Eligible is checked
+	Err      error         // the error of the last attempt; if nil, only limits and time decide
 	Elapsed  time.Duration // the time since the first attempt began
-	Seed     uint64        // check only the delay drawn with this seed; 0: check the window
+	Seed     uint64        // if not 0, only the delay drawn with this seed is checked
 
 	// Eligible is the expected result of Policy.Eligible. It depends only on Attempts.
 	Eligible bool
 
-	// Reason is the expected Reason of Policy.Next. If it is "", any Reason is right that agrees
-	// with Eligible: ReasonRetry if Eligible is true, and any other Reason if Eligible is false.
+	// Reason is the expected Reason of Policy.Next. If Reason is "", the expected Reason depends
+	// on Eligible: ReasonRetry if Eligible is true, and any other Reason if Eligible is false.
 	Reason retry.Reason
 
 	// Delay is the expected delay. If the delay is drawn from a window, write Lo and Hi, the ends
-	// of the window, instead of Delay. If Delay, Lo and Hi are all 0 and p decides to retry, the
-	// delay must be 0. If they are all 0 and p decides to stop, the delay is not checked.
+	// of the window, instead of Delay. If Delay, Lo and Hi are all 0 and the policy decides to
+	// retry, the delay must be 0. If all three are 0 and the policy decides to stop, the delay is
+	// not checked.
 	Delay  time.Duration
 	Lo, Hi time.Duration
 }
@@ -53,7 +54,7 @@ func report(t testing.TB, p retry.Policy, lines []string) {
 	}
 }
 
-// name describes the attempt of the row.
+// name describes when the decision of the row is made, such as "after 2 attempts".
 func (row Row) name() string {
 	s := fmt.Sprintf("after %d attempts", row.Attempts)
 	if row.Attempts == 1 {

@@ -62,9 +62,9 @@ func leavesBlock(list []ast.Stmt) bool {
 	return false
 }
 
-// flow follows each path through body from the node `start` on, without this node. It calls visit
-// for each node on the path. If visit returns false, flow does not follow the path any further.
-// flow returns true if a path reaches the end of body.
+// flow follows each path through body that begins after the node `start`. It calls visit for each
+// node on the path. If visit returns false, flow does not follow the path any further. flow returns
+// true if a path reaches the end of body.
 func flow(body *ast.BlockStmt, start ast.Node, visit func(ast.Node) bool) (ends bool) {
 	seen := map[*cfg.Block]bool{}
 	var walk func(b *cfg.Block, i int)
@@ -168,7 +168,7 @@ func (u *uses) idents(v types.Object, in inspector.Cursor) iter.Seq2[inspector.C
 	}
 }
 
-// count returns how many identifiers in a part of the code use an object.
+// count returns how many identifiers in a part of the code refer to the object o.
 func (u *uses) count(o types.Object, in inspector.Cursor) (n int) {
 	for range u.idents(o, in) {
 		n++
@@ -182,7 +182,7 @@ func (u *uses) hasUse(n ast.Node, v types.Object) bool {
 	return v != nil && u.count(v, c) > 0
 }
 
-// mentionsCallee reports whether a part of the code calls the function with this full name.
+// mentionsCallee reports whether a part of the code calls the function whose full name is `name`.
 func (u *uses) mentionsCallee(in inspector.Cursor, name string) bool {
 	for _, call := range nodes[*ast.CallExpr](in) {
 		if u.callee(call) == name {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// Consumed reports readers, rows and requests that the first attempt reads to the end.
+// Consumed reports readers, rows and request bodies that the first attempt reads to the end.
 var Consumed = newCheck("consumed", `report a reader, request or rows that the first attempt uses up
 
 The first attempt reads a body or rows to the end, so nothing is left for the
@@ -25,7 +25,8 @@ rows.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// A consumption is a reader, a request or rows that an operation reads to the end.
+// A consumption is a reader or rows that an operation reads to the end, or a request whose body it
+// reads to the end.
 type consumption struct {
 	x    ast.Expr
 	kind string // "reader", "rows", or "request"
@@ -41,8 +42,8 @@ var consequences = map[string]string{
 		"set Body from GetBody before it is sent",
 }
 
-// consumptions returns the readers, requests and rows that op reads to the end. It returns each
-// variable once.
+// consumptions returns the readers and rows that op reads to the end, and the requests whose bodies
+// op reads to the end. It returns each variable once.
 func (u *uses) consumptions(op *operation) (found []consumption) {
 	for c := range op.cursor.Preorder((*ast.CallExpr)(nil), (*ast.KeyValueExpr)(nil),
 		(*ast.AssignStmt)(nil)) {
@@ -62,8 +63,7 @@ func (u *uses) consumptions(op *operation) (found []consumption) {
 }
 
 // candidates returns the readers, requests and rows that the syntax node at the cursor c reads to
-// the end. It also returns those readers, requests and rows that the attempt itself makes; the
-// function consumptions ignores them.
+// the end. Some of them may be made by the attempt itself; the method `consumptions` ignores these.
 func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 	read := func(x ast.Expr, to types.Type) {
 		if x = target(x); x != nil && isReader(to) && u.isConsumable(x) {
@@ -167,7 +167,7 @@ func (u *uses) restored(op *operation, found consumption) bool {
 				return true
 			}
 		case *ast.CallExpr:
-			if u.restores(n, found) || u.rewinds(op, n, found) {
+			if u.mayRestore(n, found) || u.mayRewind(op, n, found) {
 				return true
 			}
 		}
@@ -175,19 +175,20 @@ func (u *uses) restored(op *operation, found consumption) bool {
 	return false
 }
 
-// readMethods lists methods that do not make a used reader, request or rows usable again. Any other
-// method may do so.
+// readMethods lists methods that do not make a used reader, request or rows usable again. A method
+// that is not in this list may make them usable again.
 var readMethods = []string{
 	"Bytes", "Clone", "Close", "Columns", "Context", "Decode", "Do", "Err", "InputOffset", "Len",
 	"More", "Name", "Next", "Read", "ReadAll", "ReadByte", "ReadBytes", "ReadRune", "ReadString",
 	"Scan", "Size", "Stat", "String", "Text", "Token", "WithContext", "WriteTo",
 }
 
-// rewinds reports whether a call may rewind the reader found.x although the call does not name this
-// reader. There are two cases. In the first case, the call is of a method such as Reset, on another
-// value that is declared outside of op. This value may contain the reader. In the second case, the
-// call is of a function literal outside of op that uses the reader.
-func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) bool {
+// mayRewind reports whether a call may make found.x, which is a reader, a request or rows, usable
+// again although the call does not name found.x. There are two kinds of such calls. Either the call
+// is a method call such as s.Reset(), and the value s is declared outside of op and may contain
+// found.x. Or the call runs a function literal outside of op, and this function literal uses
+// found.x.
+func (u *uses) mayRewind(op *operation, call *ast.CallExpr, found consumption) bool {
 	if x, name := method(call); x != nil {
 		return hasAny(strings.ToLower(name), "seek", "rewind", "reset", "reopen") && u.isOutside(op, x) &&
 			typeName(u.info.TypeOf(x)) != "time.Timer"
@@ -196,17 +197,18 @@ func (u *uses) rewinds(op *operation, call *ast.CallExpr, found consumption) boo
 	return ok && !op.contains(lit.Pos()) && u.hasUse(lit.Body, u.info.ObjectOf(rootOf(found.x)))
 }
 
-// restores reports whether a call may make found.x, which is a reader, a request or rows, usable
-// again. This is so if the call gets found.x, or the struct u when found.x is u.body, unless the
-// call is known to only read found.x.
-func (u *uses) restores(call *ast.CallExpr, found consumption) bool {
+// mayRestore reports whether a call may make found.x, which is a reader, a request or rows, usable
+// again. This is so if found.x is the receiver or an argument of the call, unless it is known that
+// the call only reads found.x. If found.x is a field, such as s.body, a call of a function of the
+// checked package with s as the receiver or as an argument may also make found.x usable again.
+func (u *uses) mayRestore(call *ast.CallExpr, found consumption) bool {
 	root := rootOf(found.x)
 	fn, known := typeutil.Callee(u.info, call).(*types.Func)
 	ours := !known || u.funcs[fn.Origin()] != nil
 	if x, name := method(call); x != nil {
 		if u.isSame(x, found.x) && !slices.Contains(readMethods, name) ||
 			ours && !u.isSame(x, found.x) && u.isSame(x, root) {
-			return true // for example, the call u.rewind() may rewind the reader u.body
+			return true // for example, the call s.rewind() may rewind the reader s.body
 		}
 	}
 	for i, arg := range call.Args {

@@ -39,8 +39,8 @@ func (u *uses) unlimited(x ast.Expr) bool {
 	return known && p.MaxElapsed <= 0 && p.EffectiveMax() == retry.Unlimited
 }
 
-// endsByItself reports whether a RetryIf ignores the error that it gets. Such a RetryIf may end the
-// call for another reason, such as a flag.
+// endsByItself reports whether the function retryIf ignores the error that it gets. Such a function
+// may end the call for another reason, such as a flag.
 func endsByItself(retryIf ast.Expr) bool {
 	fn, ok := retryIf.(*ast.FuncLit)
 	return ok &&
@@ -53,7 +53,7 @@ func (u *uses) neverDone(fn ast.Node, ctx ast.Expr) bool {
 	for {
 		made := u.callOf(ctx)
 		if made == nil {
-			made, _ = u.deep(ctx).(*ast.CallExpr) // ctx is a field that is set in one place
+			made, _ = u.deep(ctx).(*ast.CallExpr) // ctx may be a field that is set in only one place
 		}
 		if made == nil {
 			return false
@@ -105,7 +105,7 @@ func (u *uses) canceledAtEnd(fn ast.Node, made *ast.CallExpr) bool {
 	return true
 }
 
-// stops reports whether something other than an error can stop an operation. This is so if the
+// stops reports whether something other than an error can end an operation. This is so if the
 // operation receives from a channel, or if it returns because of a variable that is declared
 // outside of the operation.
 func (u *uses) stops(op *operation) bool {

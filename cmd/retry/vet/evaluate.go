@@ -29,8 +29,9 @@ func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Pol
 	return p, known
 }
 
-// curves maps the names of the library's backoffs and jitters to their types. An interface field of
-// a policy, such as Backoff, has a value of one of these types.
+// curves maps the names of the library's backoffs and jitters to their types. If an interface field
+// of a policy, such as Backoff, has a value of another type, the method `eval` does not know the
+// value.
 var curves = map[string]reflect.Type{
 	"Fixed":        reflect.TypeFor[retry.Fixed](),
 	"Linear":       reflect.TypeFor[retry.Linear](),

@@ -90,8 +90,9 @@ func target(x ast.Expr) ast.Expr {
 }
 
 // isSame reports whether a and b are the same variable, the same field, or the same method call
-// without arguments, such as req.Context(). The variable before the name of a field may differ,
-// because a method and its caller use different names for the same struct.
+// without arguments, such as req.Context(). The variable before the name of a field may differ, as
+// in c.body and client.body, because a method and its caller use different names for the same
+// struct.
 func (u *uses) isSame(a, b ast.Expr) bool {
 	switch a := ast.Unparen(a).(type) {
 	case *ast.Ident:
@@ -124,8 +125,8 @@ func (u *uses) text(x ast.Expr) string {
 	return ""
 }
 
-// hasText reports whether an argument of a call is a constant that contains at least one of these
-// texts.
+// hasText reports whether an argument of a call is a constant that contains at least one of the
+// strings in `texts`.
 func (u *uses) hasText(call *ast.CallExpr, texts ...string) bool {
 	return slices.ContainsFunc(call.Args, func(arg ast.Expr) bool {
 		return hasAny(u.text(arg), texts...)

@@ -53,10 +53,11 @@ func count(n int, what string) string {
 }
 
 // Find runs checks on packages and their tests, and returns each report once. The parameter
-// patterns lists packages as the go command takes them, such as ./... for all packages. If it is
-// empty, Find checks the package in the current directory. The parameter tags lists build tags,
-// separated by commas. Find reads an imported package from the export data of the compiler, not
-// from source. Find returns an error if a package cannot be loaded or does not compile.
+// `patterns` lists packages as the go command takes them, such as ./... for all packages. If
+// `patterns` is empty, Find checks the package in the current directory. The parameter `tags` lists
+// build tags, separated by commas. Find reads an imported package from the export data of the
+// compiler, not from source. Find returns an error if a package cannot be loaded or does not
+// compile.
 func Find(
 	ctx context.Context, patterns []string, tags string, checks []*analysis.Analyzer,
 ) (*Findings, error) {

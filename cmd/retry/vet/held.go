@@ -100,7 +100,7 @@ func (u *uses) heldDuring(w wait) string {
 		}
 		what, x, methods := u.takesHold(c.Node())
 		isLock := methods != nil && strings.HasSuffix(methods[0], "Unlock")
-		if what != "" && (isLock && !u.keeps(fn.Node(), w, x, methods) || !isLock && !u.usedBy(w, x)) &&
+		if what != "" && (isLock && !u.keepsLock(fn.Node(), w, x, methods) || !isLock && !u.usedBy(w, x)) &&
 			u.reachesHeld(fn.Node(), c.Node(), w, x, methods) {
 			return what
 		}
@@ -165,9 +165,9 @@ func (u *uses) reachesHeld(fn, from ast.Node, w wait, x ast.Expr, methods []stri
 	return held
 }
 
-// keeps reports whether a function may return without a release of the lock x. Such a function
+// keepsLock reports whether a function may return without a release of the lock x. Such a function
 // takes the lock for its caller.
-func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, methods []string) bool {
+func (u *uses) keepsLock(fn ast.Node, w wait, x ast.Expr, methods []string) bool {
 	for n := range ast.Preorder(bodyOf(fn)) {
 		if later, ok := n.(*ast.DeferStmt); ok && u.releases(later.Call, x, methods) {
 			return false
@@ -176,8 +176,8 @@ func (u *uses) keeps(fn ast.Node, w wait, x ast.Expr, methods []string) bool {
 	return flow(bodyOf(fn), w.call, func(n ast.Node) bool { return !u.releases(n, x, methods) })
 }
 
-// releases reports whether a statement calls one of these methods on x. A defer statement does not
-// count, because it calls the method later.
+// releases reports whether a statement calls one of the given methods on x. A defer statement does
+// not count, because it calls the method later.
 func (u *uses) releases(n ast.Node, x ast.Expr, methods []string) bool {
 	if _, later := n.(*ast.DeferStmt); later {
 		return false

@@ -14,9 +14,9 @@ import (
 // Idempotent reports requests that a server may process twice.
 var Idempotent = newCheck("idempotent", `report a retried POST or PATCH without an idempotency key
 
-If a response is lost, the server may have processed the request already. Then it
-processes the retry as another request, such as a second payment. If all attempts send
-the same idempotency key, the server recognizes the retry.`, func(pass *analysis.Pass, u *uses) {
+If a response is lost, the server may have processed the request already. Without an
+idempotency key, it processes the retry as another request, such as a second payment. If
+all attempts send the same idempotency key, the server recognizes the retry.`, func(pass *analysis.Pass, u *uses) {
 	seen := map[*ast.CallExpr]bool{}
 	report := func(call *ast.CallExpr, method, by string) {
 		if !seen[call] {
@@ -55,10 +55,10 @@ the same idempotency key, the server recognizes the retry.`, func(pass *analysis
 	}
 })
 
-// notIdempotent returns POST or PATCH if a call sends a request with this method. It returns "" if
-// the request seems to change nothing on the server, and for any other call.
+// notIdempotent returns POST or PATCH if a call sends a request with this method. It returns "" for
+// every other call, and also if the request seems to change nothing on the server.
 func (u *uses) notIdempotent(call *ast.CallExpr) string {
-	if u.sends(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
+	if u.sendsRequest(call) && strings.HasPrefix(calledName(u.callee(call)), "Post") {
 		return u.unlessReadOnly("POST", call, call.Args)
 	}
 	tuple, ok := u.info.TypeOf(call).(*types.Tuple)
@@ -118,9 +118,10 @@ func (u *uses) isKeyed(part, call inspector.Cursor) bool {
 	})
 }
 
-// letsAllThrough reports whether the Idempotent of a Transport accepts every request. The Transport
-// of retryhttp.LLM does not count, although it accepts every request. The servers of most models
-// know no idempotency key, and the documentation of LLM says that a request may be billed twice.
+// letsAllThrough reports whether the function Idempotent of a Transport accepts every request. It
+// returns false for the Transport of retryhttp.LLM, although this Transport accepts every request:
+// the servers of most models know no idempotency key, and the documentation of LLM says that a
+// request may be billed twice.
 func (u *uses) letsAllThrough(transport ast.Expr) bool {
 	op := u.operation(keyed(literal(u.deep(transport)))["Idempotent"])
 	if op == nil {

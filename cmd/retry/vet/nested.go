@@ -10,20 +10,24 @@ import (
 )
 
 // Nested reports retries inside retries.
-var Nested = newCheck("nested", `report a call that retries inside another call, without WithBudget
+var Nested = newCheck("nested", `report a call that retries inside each attempt of another call
 
 Each attempt of the outer call makes all attempts of the inner call. With 4 outer
-and 3 inner attempts, a server in trouble gets 12 requests.`, func(pass *analysis.Pass, u *uses) {
+and 3 inner attempts, a server in trouble gets 12 requests. This check reports
+nothing if the code around one of the calls uses retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 	u.clientTimeouts(pass)
 	for call, op := range u.operations() {
-		u.layers(pass, call, op)
+		u.reportLayers(pass, call, op)
 	}
 })
 
-// layers reports code that retries by itself inside an operation, so that each attempt of outer
-// makes several attempts. The code is a call that retries, a function of this package that contains
-// a call that retries, or a client with a retryhttp.Transport.
-func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
+// reportLayers reports code that is in an operation and retries by itself. Such code makes several
+// attempts in each attempt of the call `outer`. The code is one of these:
+//
+//   - a call that retries
+//   - a call of a function of the checked package that contains a call that retries
+//   - a request through a client with a retryhttp.Transport
+func (u *uses) reportLayers(pass *analysis.Pass, outer *call, op *operation) {
 	if u.budgeted(outer) || u.sets(outer.policy, "RetryIf", "Classify") || u.oneAttempt(outer.policy) {
 		return
 	}
@@ -51,7 +55,7 @@ func (u *uses) layers(pass *analysis.Pass, outer *call, op *operation) {
 			}
 			m, known := u.attempts(outer.policy)
 			n, also := u.attempts(inner.policy)
-			if known && also && m > 1 && n > 1 && !u.budgeted(inner) && !u.final(inner) &&
+			if known && also && m > 1 && n > 1 && !u.budgeted(inner) && !u.endsRetries(inner) &&
 				u.handedOn(inner.cursor) && (inner.CallExpr == made || u.handedOn(c)) {
 				pass.ReportRangef(made.Fun,
 					"%s inside %s makes up to %d x %d = %d calls: retry in one of them, or give the outer call a "+

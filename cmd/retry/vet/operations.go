@@ -40,7 +40,7 @@ func (u *uses) operations(extra ...*call) iter.Seq2[*call, *operation] {
 
 // operation returns the operation for x, an expression whose value is a function, such as the last
 // argument of retry.Do. It returns nil if x can have several values, or if the body of the function
-// is not in this package.
+// is not in the checked package.
 func (u *uses) operation(x ast.Expr) *operation {
 	value := u.value(x)
 	if value == nil {
@@ -106,9 +106,9 @@ func (u *uses) isDeclaredIn(op *operation, x ast.Expr) bool {
 	return ok && op.contains(u.info.ObjectOf(id).Pos())
 }
 
-// comesFromOutside reports whether x is a variable of this package that is declared outside of op,
-// or a field of such a variable. It returns false if the variable is always nil, or if its value
-// comes from another package.
+// comesFromOutside reports whether x is a variable of the checked package that is declared outside
+// of op, or a field of such a variable. It returns false if the variable is always nil, or if the
+// value of the variable comes from another package.
 func (u *uses) comesFromOutside(op *operation, x ast.Expr) bool {
 	if !u.isOutside(op, x) || u.isForeign(x) {
 		return false
@@ -139,7 +139,7 @@ func (u *uses) detached(c inspector.Cursor, op *operation) bool {
 
 // mayBeOnce reports whether the code at c may run in only one attempt. This is so in two cases. The
 // code is in the body of an if statement whose condition uses a variable outside of op. Or the code
-// is in a function literal that is passed to a function, such as the Do of a sync.Once.
+// is in a function literal that is passed to a function, such as the method Do of a sync.Once.
 func (u *uses) mayBeOnce(c inspector.Cursor, op *operation) bool {
 	for around := range c.Enclosing((*ast.IfStmt)(nil), (*ast.FuncLit)(nil)) {
 		if around.Node() == op.node || !op.contains(around.Node().Pos()) {

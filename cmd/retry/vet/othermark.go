@@ -10,13 +10,13 @@ import (
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// OtherMark reports errors for retry.Do that a function of another library wraps, such as
-// backoff.Permanent.
+// OtherMark reports errors that a function of another library wraps, such as backoff.Permanent, if
+// the errors are returned to retry.Do.
 var OtherMark = newCheck("othermark", `report errors that another library wraps (backoff.Permanent)
 
-retry.Do does not know Permanent of cenkalti/backoff, Unrecoverable of
-avast/retry-go and RetryableError of sethvargo/go-retry. If one of these
-wraps an error, retry.Do retries it like any other error.`, func(pass *analysis.Pass, u *uses) {
+cenkalti/backoff has a function Permanent, avast/retry-go has Unrecoverable,
+and sethvargo/go-retry has RetryableError. If one of these functions wraps an
+error, retry.Do retries this error like any other error.`, func(pass *analysis.Pass, u *uses) {
 	wrapped, read := map[string][]inspector.Cursor{}, map[string]bool{}
 	for c, id := range nodes[*ast.Ident](u.root) {
 		o := u.info.Uses[id]
@@ -57,11 +57,11 @@ var otherLibraries = map[string]struct{ wraps, reads, instead string }{
 		"return this error without RetryableError, and each other error as retry.Permanent(err)"},
 }
 
-// calledByDo returns the functions that Do calls, directly or through other functions. It also
-// returns the functions that are passed to a function of a package that imports this library,
-// because that function may pass them to Do. The parameter `path` is the import path of another
-// retry library. If a package imports both libraries, calledByDo ignores it, because its functions
-// may pass their arguments to a retry loop of the other library.
+// calledByDo returns the functions that retry.Do calls, directly or through other functions. It
+// also returns the functions that are passed to a function f of a package that imports this
+// library, because f may pass them to retry.Do. The parameter `path` is the import path of another
+// retry library. If a package imports both libraries, calledByDo ignores the calls of its
+// functions, because they may pass their arguments to a retry loop of the other library.
 func (u *uses) calledByDo(path string) map[any]bool {
 	var given []ast.Expr
 	passed := map[*types.Var][]ast.Expr{} // the arguments that each parameter gets
@@ -71,7 +71,7 @@ func (u *uses) calledByDo(path string) map[any]bool {
 			continue
 		}
 		if fn.Pkg().Path() == retryPath && fn.Name() != "Once" ||
-			imports(fn.Pkg(), retryPath) && !imports(fn.Pkg(), path) {
+			importsBelow(fn.Pkg(), retryPath) && !importsBelow(fn.Pkg(), path) {
 			given = append(given, call.Args...)
 		}
 		params := fn.Origin().Signature().Params()
@@ -79,7 +79,7 @@ func (u *uses) calledByDo(path string) map[any]bool {
 			passed[params.At(i)] = append(passed[params.At(i)], call.Args[i])
 		}
 	}
-	found := map[any]bool{} // functions, and parameters whose values are functions
+	found := map[any]bool{} // functions that Do may call, and parameters with such functions
 	for i := 0; i < len(given); i++ {
 		if v := u.local(given[i]); v != nil && !found[v] {
 			found[v] = true
@@ -92,9 +92,9 @@ func (u *uses) calledByDo(path string) map[any]bool {
 		found[op.node] = true
 		for c, call := range nodes[*ast.CallExpr](op.cursor) {
 			v := u.local(call.Fun)
-			// byCaller is true if v is a parameter of op. Then each caller of op chooses the function in v.
-			// Do may never call the caller that chose this function, so calledByDo does not add the
-			// function.
+			// byCaller is true if v is a parameter of op. Each caller of op passes its own function in v,
+			// and it is not known which of these callers Do reaches. So calledByDo does not add the
+			// functions.
 			byCaller := passed[v] != nil && op.contains(v.Pos())
 			if enclosingFunc(c).Node() == op.node && !byCaller {
 				given = append(given, call.Fun)

@@ -15,9 +15,10 @@ import (
 // context of the attempt.
 var OuterCtx = newCheck("outerctx", `report an operation that ignores the context of its attempt
 
-retry.Do passes a context to its function, and AttemptTimeout ends this context. A
-call with the outer context goes on after the timeout, so one slow attempt can use
-up the time of all attempts.`, func(pass *analysis.Pass, u *uses) {
+retry.Do passes a context to the function that it retries, and AttemptTimeout ends
+only this context. If the function makes a call with the context of retry.Do
+instead, the call goes on after the timeout. Then one slow attempt can use up the
+time of all attempts.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations(u.onces...) {
 		if u.outlives(op) {
 			continue
@@ -106,8 +107,9 @@ var deadlines = []string{
 	"context.WithTimeoutCause", "context.WithDeadlineCause",
 }
 
-// outerContext reports the context arg of the call at c in three cases: all attempts share the
-// context, nothing cancels the context, or its timeout starts before the first attempt.
+// outerContext reports `arg`, the context that the call at c gets, in three cases: all attempts
+// share the context, nothing cancels the context, or the timeout of the context starts before the
+// first attempt.
 func (u *uses) outerContext(
 	pass *analysis.Pass, call *call, op *operation, c inspector.Cursor, arg ast.Expr, bounded bool,
 ) {
@@ -136,7 +138,7 @@ func (u *uses) outerContext(
 }
 
 // outlives reports whether an operation makes a value that is used after the attempt, such as a
-// connection or a stream. If the context of the attempt ended, this value would stop working.
+// connection or a stream. Such a value would stop working when the context of the attempt ends.
 func (u *uses) outlives(op *operation) bool {
 	for c := range op.cursor.Preorder((*ast.ReturnStmt)(nil), (*ast.AssignStmt)(nil)) {
 		var values []ast.Expr
@@ -159,8 +161,9 @@ func (u *uses) outlives(op *operation) bool {
 	return false
 }
 
-// dependsOnContext reports whether a value of type t may stop working when the context with which
-// it was made ends.
+// dependsOnContext reports whether a value of type t, such as a connection, may stop working when
+// its context ends. The context of a value is the context that was passed to the function that made
+// the value.
 func dependsOnContext(t types.Type) bool {
 	switch t := t.(type) {
 	case nil:
@@ -226,11 +229,11 @@ func (u *uses) passesContext(lit *ast.FuncLit, ctx ast.Expr) bool {
 
 // canFail reports whether a call can end early because its context ends. Such a call returns an
 // error, a context, or a value that can fail later because of the context, such as an *exec.Cmd.
-// These calls do not count:
+// canFail returns false for these calls:
 //
-//   - functions without a result of this kind, for example the functions of loggers
-//   - functions that get an error, because they only wrap it
-//   - cleanup, because it should not end early
+//   - calls of functions without such a result, for example of loggers
+//   - calls of functions that get an error, because they only wrap it
+//   - calls that clean up, because they should not end early
 func (u *uses) canFail(call *ast.CallExpr) bool {
 	signature, ok := u.info.TypeOf(call.Fun).Underlying().(*types.Signature)
 	if !ok {
@@ -272,14 +275,14 @@ func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 		if from == nil || len(from.Args) == 0 || !isContext(u.info.TypeOf(from.Args[0])) {
 			return false
 		}
-		ctx = from.Args[0] // ctx is derived from this context, as by retry.WithBudget(ctx, budget)
+		ctx = from.Args[0] // for example, the context parent in retry.WithBudget(parent, budget)
 	}
 }
 
 // reportContext reports an argument that should be the context of the attempt. The message starts
 // with prefix and ends with suffix.
 func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, prefix, suffix string) {
-	if op.ctx == nil || !visible(pass, op.ctx, arg.Pos()) {
+	if op.ctx == nil || !isVisible(pass, op.ctx, arg.Pos()) {
 		pass.ReportRangef(arg,
 			"%sname the context parameter of the function, as in func(ctx context.Context), "+
 				"and pass it%s", prefix, suffix)
@@ -295,9 +298,9 @@ func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, prefix, suf
 	})
 }
 
-// visible reports whether the name of v refers to v at pos. It returns false if a variable with the
-// same name hides v.
-func visible(pass *analysis.Pass, v *types.Var, pos token.Pos) bool {
+// isVisible reports whether the name of v refers to v at the position pos. It returns false if a
+// variable with the same name hides v.
+func isVisible(pass *analysis.Pass, v *types.Var, pos token.Pos) bool {
 	_, obj := pass.Pkg.Scope().Innermost(pos).LookupParent(v.Name(), pos)
 	return obj == v
 }

@@ -38,7 +38,7 @@ layers of one call a common Budget, use retry.WithBudget.`, func(pass *analysis.
 	}
 	for c, call := range nodes[*ast.CallExpr](u.root) {
 		if x, _ := method(call); x != nil &&
-			(u.sends(call) || u.callee(call) == "(*"+retryPath+".Gate).Hold") {
+			(u.sendsRequest(call) || u.callee(call) == "(*"+retryPath+".Gate).Hold") {
 			report(c, x)
 		}
 	}
@@ -57,21 +57,22 @@ layers of one call a common Budget, use retry.WithBudget.`, func(pass *analysis.
 	}
 })
 
-// useless maps the name of each type that PerCall looks for to the reason why a new value of this
-// type for each call is useless.
+// useless lists the types that PerCall looks for. It maps the name of a type to the reason why a
+// new value of this type for each call is useless.
 var useless = map[string]string{
 	retryhttpPath + ".Transport": "its Budgets are always full",
 	retryPath + ".Budget":        "it is always full",
 	retryPath + ".Gate":          "it stops no other call",
 }
 
-// holders maps each type that can contain a Transport or a Budget to the name of the field with
-// this Transport or Budget.
+// holders lists types with a field that can contain a Transport or a Budget. It maps the name of a
+// type to the name of this field.
 var holders = map[string]string{"net/http.Client": "Transport", retryPath + ".Policy": "Budget"}
 
 // madeIn looks for a Transport, a Budget or a Gate that is the value of x or of a field of x. It
-// returns the type of this value, and the position in the function fn where the value is made. The
-// type is "" if the value is made outside of fn, or if fn passes the value on to other code.
+// returns the name of the type of this value, and the position in the function fn where the value
+// is made. The name is "" if the value is made outside of fn, or if fn passes the value on to other
+// code.
 func (u *uses) madeIn(fn inspector.Cursor, x ast.Expr) (at token.Pos, name string) {
 	for part := x; part != nil; {
 		part = pointee(part)
@@ -174,8 +175,8 @@ func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) 
 			return covers(n, pos)
 		case *ast.FuncLit:
 			call, runs := around.Parent().Node().(*ast.CallExpr)
-			if !runs || u.handles(n.Type) {
-				return u.handles(n.Type) || u.calledEachTime(n, callees)
+			if !runs || u.isHandler(n.Type) {
+				return u.isHandler(n.Type) || u.calledEachTime(n, callees)
 			}
 			if hasAny(u.callee(call), "sync.Once") {
 				return false
@@ -183,7 +184,7 @@ func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) 
 		case *ast.FuncDecl:
 			fn := u.info.Defs[n.Name]
 			forOthers := fn.Pkg().Name() != "main" && (n.Name.IsExported() || u.count(fn, u.root) == 0)
-			return u.handles(n.Type) || !atStart.MatchString(n.Name.Name) &&
+			return u.isHandler(n.Type) || !atStart.MatchString(n.Name.Name) &&
 				(forOthers || u.calledEachTime(n, callees))
 		}
 	}
@@ -207,8 +208,8 @@ func (u *uses) calledEachTime(fn ast.Node, callees []ast.Node) bool {
 	return false
 }
 
-// handles reports whether a function is a handler of HTTP requests.
-func (u *uses) handles(fn *ast.FuncType) bool {
+// isHandler reports whether a function is a handler of HTTP requests.
+func (u *uses) isHandler(fn *ast.FuncType) bool {
 	return slices.ContainsFunc(fn.Params.List, func(param *ast.Field) bool {
 		return hasAny(typeName(u.info.TypeOf(param.Type)), "net/http.ResponseWriter", "/gin.Context",
 			"/echo.Context", "/fiber.Ctx")

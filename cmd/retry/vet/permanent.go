@@ -6,13 +6,14 @@ import (
 	"golang.org/x/tools/go/ast/inspector"
 )
 
-// isPermanent reports whether the error of a call is passed to retry.Permanent.
+// isPermanent reports whether op passes the error of the call `made` to retry.Permanent.
 func (u *uses) isPermanent(op *operation, made *ast.CallExpr) bool {
 	c, _ := op.cursor.FindNode(made)
-	return u.isFinal(c) || u.final(&call{CallExpr: made, cursor: c})
+	return u.isFinal(c) || u.endsRetries(&call{CallExpr: made, cursor: c})
 }
 
-// isFinal reports whether the syntax node at the cursor c is in a call of retry.Permanent.
+// isFinal reports whether the syntax node at the cursor c is an argument of retry.Permanent, or a
+// part of such an argument.
 func (u *uses) isFinal(c inspector.Cursor) bool {
 	for c := range c.Enclosing((*ast.CallExpr)(nil)) {
 		if u.callee(c.Node().(*ast.CallExpr)) == retryPath+".Permanent" {
@@ -22,9 +23,9 @@ func (u *uses) isFinal(c inspector.Cursor) bool {
 	return false
 }
 
-// final reports whether the error of a call is passed to retry.Permanent. If so, no outer call
-// retries the error.
-func (u *uses) final(call *call) bool {
+// endsRetries reports whether the error of a call is passed to retry.Permanent. If so, no outer
+// call retries the error.
+func (u *uses) endsRetries(call *call) bool {
 	v := u.resultOf(call)
 	for decl := range call.cursor.Enclosing((*ast.FuncDecl)(nil), (*ast.GenDecl)(nil)) {
 		for _, permanent := range nodes[*ast.CallExpr](decl) {

@@ -27,9 +27,9 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 	u.noPolicy(pass)
 	used := u.usedPolicies()
 	for _, lit := range nodes[*ast.CompositeLit](u.root) {
-		switch typeName(u.info.TypeOf(lit)) { // the type is *Policy in a []*Policy{{...}}
+		switch typeName(u.info.TypeOf(lit)) { // in []*Policy{{...}}, the type of lit is *Policy
 		case retryPath + ".Policy":
-			u.judge(pass, lit, used[lit])
+			u.judgePolicy(pass, lit, used[lit])
 		case retryPath + ".Class":
 			u.judgeClass(pass, lit)
 		case retryhttpPath + ".Transport":
@@ -54,8 +54,8 @@ no delays.`, func(pass *analysis.Pass, u *uses) {
 	}
 })
 
-// usedPolicies returns the literals that are passed to calls. The result maps each of these
-// literals to true, or to false if an assignment changes one of its fields.
+// usedPolicies returns the literals of policies that are passed to calls or set in Transports. The
+// result maps a literal to false if an assignment changes one of its fields, and otherwise to true.
 func (u *uses) usedPolicies() map[ast.Expr]bool {
 	used := map[ast.Expr]bool{}
 	add := func(x ast.Expr) {
@@ -76,10 +76,11 @@ func (u *uses) usedPolicies() map[ast.Expr]bool {
 	return used
 }
 
-// judge reports the findings about the literal of a policy. The findings of Lint depend on all
-// fields. So judge reports them only if all fields are constant and used is true: the literal is
-// passed to a call, and no assignment changes it.
-func (u *uses) judge(pass *analysis.Pass, literal *ast.CompositeLit, used bool) {
+// judgePolicy reports the findings of Validate about the literal of a policy. It also reports the
+// findings of Lint, which depend on all fields, if all fields are constant and `used` is true. The
+// parameter `used` is true if the literal is passed to a call, and no assignment changes one of its
+// fields.
+func (u *uses) judgePolicy(pass *analysis.Pass, literal *ast.CompositeLit, used bool) {
 	fields := keyed(literal)
 	p, known := u.evaluate(retry.Policy{}, fields)
 	found := faultsOf(p.Validate())
@@ -212,7 +213,7 @@ func (u *uses) noPolicy(pass *analysis.Pass) {
 	}
 }
 
-// oneClass reports a Classify that gives every error the same Class.
+// oneClass reports a Classify function that gives every error the same Class.
 func (u *uses) oneClass(pass *analysis.Pass) {
 	for _, s := range u.settings {
 		op := u.operation(s.value)

@@ -11,20 +11,20 @@ import (
 
 // A policy contains what the source says about the value of a retry.Policy.
 type policy struct {
-	base    ast.Expr            // the first value: a literal or retry.Default(); nil if it is zero
+	base    ast.Expr            // the first value: a literal or retry.Default(); nil: the zero value
 	fields  map[string]ast.Expr // the values of the fields; nil for a field with several values
-	changed bool                // whether an assignment sets a field after the first value
+	changed bool                // whether an assignment changes a field of the first value
 }
 
-// policy returns what the source says about the policy x. It returns nil if x comes from another
-// package, or if code elsewhere may change x.
+// policy returns what the source says about the value of the policy x. It returns nil if x comes
+// from another package, or if code that is not checked may change x.
 func (u *uses) policy(x ast.Expr) *policy {
 	p := &policy{fields: map[string]ast.Expr{}}
 	for {
 		x = ast.Unparen(x)
 		id, ok := x.(*ast.Ident)
 		if !ok {
-			return u.base(p, x)
+			return u.setBase(p, x)
 		}
 		obj, ok := u.info.ObjectOf(id).(*types.Var)
 		if !ok {
@@ -34,7 +34,8 @@ func (u *uses) policy(x ast.Expr) *policy {
 		if v == nil {
 			return nil
 		}
-		// An assignment to a field counts even if it comes after the use of the policy.
+		// The order of the code is not known, so an assignment to a field counts even if it comes
+		// after the use of the policy.
 		for name, values := range v.fields {
 			p.fields[name], p.changed = nil, true
 			if len(values) == 1 {
@@ -52,9 +53,9 @@ func (u *uses) policy(x ast.Expr) *policy {
 	}
 }
 
-// base records x as the first value of p, and returns p. It returns nil if x is neither
+// setBase records x as the first value of p, and returns p. It returns nil if x is neither
 // retry.Default() nor a literal with named fields.
-func (u *uses) base(p *policy, x ast.Expr) *policy {
+func (u *uses) setBase(p *policy, x ast.Expr) *policy {
 	p.base = x
 	switch x := x.(type) {
 	case *ast.CallExpr:
@@ -62,7 +63,7 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 			return p
 		}
 		if made, ok := u.deep(x).(*ast.CompositeLit); ok {
-			return u.base(p, made)
+			return u.setBase(p, made)
 		}
 	case *ast.CompositeLit:
 		fields := keyed(x)
@@ -77,8 +78,8 @@ func (u *uses) base(p *policy, x ast.Expr) *policy {
 	return nil
 }
 
-// retryIf returns the RetryIf of a policy. It returns nil if RetryIf is not set, or if several
-// places set it.
+// retryIf returns the function RetryIf of a policy. It returns nil if the field RetryIf is not set,
+// or if several places set it.
 func (u *uses) retryIf(x ast.Expr) ast.Expr {
 	if p := u.policy(x); p != nil && p.fields["RetryIf"] != nil {
 		return p.fields["RetryIf"]
@@ -86,8 +87,8 @@ func (u *uses) retryIf(x ast.Expr) ast.Expr {
 	return keyed(literal(u.deep(x)))["RetryIf"]
 }
 
-// choosesItself reports whether a function of the program decides which errors a policy retries. A
-// function of the library does not count.
+// choosesItself reports whether a function of the program decides which errors a policy retries. It
+// returns false if a function of the library decides.
 func (u *uses) choosesItself(policy ast.Expr) bool {
 	retryIf := u.retryIf(policy)
 	if retryIf == nil {
@@ -111,8 +112,8 @@ func (u *uses) retriesAll(policy ast.Expr) bool {
 }
 
 // limits returns the value of the policy x, as far as the source shows it. Of the fields that the
-// source sets, limits evaluates only the fields in names, or all fields if names is empty. known
-// is false if the value of one of the evaluated fields is not known.
+// source sets, it evaluates only the fields in `names`, or all fields if `names` is empty. The
+// result `known` is false if the value of one of the evaluated fields is not known.
 func (u *uses) limits(x ast.Expr, names ...string) (p retry.Policy, known bool) {
 	found := u.policy(x)
 	if found == nil {
@@ -142,7 +143,7 @@ func (u *uses) oneAttempt(x ast.Expr) bool {
 	return known && n == 1
 }
 
-// sets reports whether a policy certainly sets at least one of these fields.
+// sets reports whether a policy certainly sets at least one of the fields with the given names.
 func (u *uses) sets(x ast.Expr, fields ...string) bool {
 	p := u.policy(x)
 	return p != nil && slices.ContainsFunc(fields, func(name string) bool {

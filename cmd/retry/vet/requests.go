@@ -41,14 +41,14 @@ func (u *uses) transport(x ast.Expr) ast.Expr {
 // retryingClient returns the http.Client with which a call sends a request, if this client has a
 // retryhttp.Transport. For any other call it returns nil.
 func (u *uses) retryingClient(call *ast.CallExpr) ast.Expr {
-	if x, _ := method(call); x != nil && u.sends(call) && u.transport(x) != nil {
+	if x, _ := method(call); x != nil && u.sendsRequest(call) && u.transport(x) != nil {
 		return x
 	}
 	return nil
 }
 
-// sends reports whether a call sends an HTTP request.
-func (u *uses) sends(call *ast.CallExpr) bool {
+// sendsRequest reports whether a call sends an HTTP request.
+func (u *uses) sendsRequest(call *ast.CallExpr) bool {
 	callee := u.callee(call)
 	if !strings.HasPrefix(callee, "(*net/http.Client).") && !strings.HasPrefix(callee, "net/http.") &&
 		!strings.HasSuffix(callee, ").RoundTrip") {
@@ -63,8 +63,8 @@ var senders = []string{
 	"(*net/http.Client).Do", "(net/http.RoundTripper).RoundTrip", "(*net/http.Transport).RoundTrip",
 }
 
-// withBody returns the variable of the request x if the request certainly has a body. For any other
-// x it returns nil.
+// withBody returns the variable that contains the request x, if the request certainly has a body.
+// For any other x it returns nil.
 func (u *uses) withBody(x ast.Expr) ast.Expr {
 	if call, ok := ast.Unparen(x).(*ast.CallExpr); ok { // req.Clone and req.WithContext keep the body
 		req, name := method(call)
@@ -84,8 +84,8 @@ func (u *uses) withBody(x ast.Expr) ast.Expr {
 	return x
 }
 
-// methodOf returns POST or PATCH if a request certainly has this method. It returns "" if the
-// request seems to change nothing on the server, and for any other request.
+// methodOf returns POST or PATCH if a request certainly has this method. It returns "" for every
+// other request, and also if the request seems to change nothing on the server.
 func (u *uses) methodOf(req ast.Expr) string {
 	if made := literal(u.value(req)); made != nil {
 		if method := u.text(keyed(made)["Method"]); method == "POST" || method == "PATCH" {
@@ -113,8 +113,8 @@ func (u *uses) methodOf(req ast.Expr) string {
 	return ""
 }
 
-// constantMethod returns POST or PATCH if one of the arguments of a call is this constant. For any
-// other call it returns "".
+// constantMethod returns POST or PATCH if an argument of a call is a constant with this value. For
+// any other call it returns "".
 func (u *uses) constantMethod(call *ast.CallExpr) string {
 	for _, arg := range call.Args {
 		if text := u.text(arg); text == "POST" || text == "PATCH" {
@@ -124,9 +124,9 @@ func (u *uses) constantMethod(call *ast.CallExpr) string {
 	return ""
 }
 
-// unlessReadOnly returns method, or "" if the request seems to change nothing on the server. It
-// looks at args (the arguments of the call that makes the request) and at the name of the function
-// around this call.
+// unlessReadOnly returns the parameter `method`, or "" if the request seems to change nothing on
+// the server. It looks at `args`, the arguments of the call that makes the request, and at the name
+// of the function around this call.
 func (u *uses) unlessReadOnly(method string, made ast.Node, args []ast.Expr) string {
 	c, ok := u.root.FindNode(made)
 	if !ok || method == "" {

@@ -18,7 +18,7 @@ there is no retry.`, func(pass *analysis.Pass, u *uses) {
 	inOps := map[ast.Node]bool{}
 	for call, op := range u.operations() {
 		for c, sent := range nodes[*ast.CallExpr](op.cursor) {
-			if runsDirectly(op, c) && u.sends(sent) {
+			if runsDirectly(op, c) && u.sendsRequest(sent) {
 				inOps[sent] = true
 				u.unreadStatus(pass, c, op.cursor, call.name+" takes a 503 for success: "+
 					"return retryhttp.Check(req, resp, err), or an error for a bad status")
@@ -36,8 +36,8 @@ there is no retry.`, func(pass *analysis.Pass, u *uses) {
 
 // unreadStatus reports the request at c if the function fn does not find out whether the request
 // succeeded. Such a function uses no field of the response except Body, and does not look at the
-// content of the body. For example, it copies the body to a file. The parameter text is the end of
-// the report.
+// content of the body. For example, it copies the body to a file. The report ends with the
+// parameter `text`.
 func (u *uses) unreadStatus(pass *analysis.Pass, c, fn inspector.Cursor, text string) {
 	assign, ok := c.Parent().Node().(*ast.AssignStmt)
 	if !ok || len(assign.Lhs) != 2 {

@@ -18,7 +18,8 @@ type setting struct {
 	value  ast.Expr // the value that is set; nil if a call with several results sets it
 }
 
-// setsField reports whether s sets this field of the struct type typ in the package with this path.
+// setsField reports whether s sets the field with this name in the struct type `typ` of the package
+// with this path.
 func (s setting) setsField(path, typ, field string) bool {
 	return s.field.Name == field && typeName(s.of) == path+"."+typ
 }

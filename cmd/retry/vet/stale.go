@@ -14,7 +14,7 @@ import (
 var Stale = newCheck("stale", `report a transaction, connection or timer that all attempts share
 
 A transaction that failed stays failed, a broken connection stays broken, and a timer
-fires once. Each attempt must begin its own transaction, connection or
+fires once. Each attempt must make its own transaction, connection or
 timer.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		seen := map[types.Object]bool{}
@@ -79,7 +79,7 @@ func (u *uses) renewed(op *operation, v *types.Var) bool {
 	return u.assigns(op.body, v)
 }
 
-// touches reports whether op contains a call that can fail and uses v, as its receiver or as an
+// touches reports whether op contains a call that can fail and that uses v as the receiver or in an
 // argument.
 func (u *uses) touches(op *operation, v *types.Var) bool {
 	for _, call := range nodes[*ast.CallExpr](op.cursor) {

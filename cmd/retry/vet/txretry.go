@@ -13,9 +13,9 @@ import (
 // TxRetry reports code that may retry a transaction after the response to COMMIT was lost.
 var TxRetry = newCheck("txretry", `report transactions that may be applied twice
 
-If the response to COMMIT is lost, the transaction may have been committed. A retry then
-applies it again. retrysql.Transient cannot tell this case from any other lost connection, but
-retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analysis.Pass, u *uses) {
+If the response to COMMIT is lost, the transaction may have been committed. Then a retry
+applies the transaction again. retrysql.Transient cannot tell this case from any other lost
+connection, but retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		if call.name == "retrysql.Tx" {
 			u.outsideTx(pass, call.Args[1], op)
@@ -25,7 +25,7 @@ retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analy
 			continue
 		}
 		by := "retrysql.Transient also retries"
-		if u.retriesAll(call.policy) && u.begins(op) && !u.isPermanent(op, commit) {
+		if u.retriesAll(call.policy) && u.beginsTx(op) && !u.isPermanent(op, commit) {
 			by = "a policy without a RetryIf also retries"
 		} else if !u.isTransient(u.retryIf(call.policy)) {
 			continue
@@ -50,8 +50,8 @@ func (u *uses) outsideTx(pass *analysis.Pass, db ast.Expr, op *operation) {
 	}
 }
 
-// begins reports whether an operation begins a transaction itself.
-func (u *uses) begins(op *operation) bool {
+// beginsTx reports whether an operation begins a transaction itself.
+func (u *uses) beginsTx(op *operation) bool {
 	for _, call := range nodes[*ast.CallExpr](op.cursor) {
 		callee := u.callee(call)
 		made, ok := u.info.TypeOf(call).(*types.Tuple)
@@ -63,9 +63,9 @@ func (u *uses) begins(op *operation) bool {
 	return false
 }
 
-// isTransient reports whether a RetryIf returns true whenever retrysql.Transient returns true. Such
-// a RetryIf is Transient itself, or it returns the result of Transient, alone or as an operand of
-// ||.
+// isTransient reports whether the RetryIf function x returns true whenever retrysql.Transient
+// returns true. Such a function is retrysql.Transient itself, or it returns the result of
+// retrysql.Transient, alone or as an operand of ||.
 func (u *uses) isTransient(x ast.Expr) bool {
 	switch x := ast.Unparen(x).(type) {
 	case nil:
@@ -125,8 +125,8 @@ func transacts(callee string) bool {
 	return false
 }
 
-// beginsInside reports whether a call begins a savepoint inside another transaction: the receiver
-// or an argument of the call is a Tx.
+// beginsInside reports whether a call begins a savepoint inside another transaction. This is so if
+// the receiver or an argument of the call is a Tx.
 func (u *uses) beginsInside(call *ast.CallExpr) bool {
 	for n := range ast.Preorder(call) {
 		if lit, ok := n.(*ast.FuncLit); ok && lit.Pos() > call.Pos() {

@@ -19,11 +19,11 @@ skips tests.`, func(pass *analysis.Pass, u *uses) {
 		switch n := c.Node().(type) {
 		case *ast.CompositeLit:
 			if u.retryType(n) == "Schedule" {
-				u.unit(pass, n.Elts...)
+				u.reportDurations(pass, n.Elts...)
 			}
 		case *ast.CallExpr:
 			if isLibrary(u.callee(n)) || u.info.Types[n.Fun].IsType() && u.retryType(n) != "" {
-				u.unit(pass, n.Args...)
+				u.reportDurations(pass, n.Args...)
 			}
 			if u.info.Types[n.Fun].IsType() && u.retryType(n) == "BackoffFunc" {
 				u.unitOfResults(pass, n.Args[0])
@@ -32,7 +32,7 @@ skips tests.`, func(pass *analysis.Pass, u *uses) {
 	}
 	for _, s := range u.settings {
 		if s.value != nil && isLibrary(typeName(s.of)) {
-			u.unit(pass, s.value)
+			u.reportDurations(pass, s.value)
 		}
 	}
 })
@@ -47,8 +47,8 @@ func (u *uses) isDuration(x ast.Expr) bool {
 var countsTime = regexp.MustCompile(
 	`(?i)sec|milli|minute|hour|ms$|^ms|wait|delay|timeout|interval|after`)
 
-// unit reports each duration in list that is a number without a unit.
-func (u *uses) unit(pass *analysis.Pass, list ...ast.Expr) {
+// reportDurations reports each duration in `list` that is a number without a unit.
+func (u *uses) reportDurations(pass *analysis.Pass, list ...ast.Expr) {
 	for _, x := range list {
 		call, made := ast.Unparen(x).(*ast.CallExpr)
 		switch value := u.info.Types[x].Value; {
@@ -82,7 +82,7 @@ func (u *uses) unitOfResults(pass *analysis.Pass, fn ast.Expr) {
 						"%[1]s*time.Millisecond", types.ExprString(x))
 				continue
 			}
-			u.unit(pass, x)
+			u.reportDurations(pass, x)
 		}
 	}
 }

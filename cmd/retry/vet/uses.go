@@ -31,12 +31,12 @@ var usesAnalyzer = &analysis.Analyzer{
 }
 
 // A value of type uses contains the calls in one package that retry a function. It also contains
-// the functions and variables of the package, so that the checks can find out what a name stands
-// for.
+// the functions and variables of the package, so that the checks can find out what a name refers
+// to.
 type uses struct {
-	any        bool               // the package, or a package that it imports, imports the library
-	ignored    map[place][]string // the checks that a comment silences on a line; "": all checks
-	unreasoned []*ast.Comment     // comments that name a check to silence, but no reason
+	any        bool               // whether the package or one of its imports imports the library
+	ignored    map[place][]string // the checks that a comment silences on a line; "" is all checks
+	unreasoned []*ast.Comment     // comments that should silence a check, but give no reason
 	info       *types.Info
 	root       inspector.Cursor
 	calls      []*call
@@ -47,14 +47,14 @@ type uses struct {
 	vars       map[*types.Var]*variable
 }
 
-// A call is a call of a function in retriers, such as retry.Do.
+// A value of type call is a call of a function in the map `retriers`, such as retry.Do.
 type call struct {
 	*ast.CallExpr
 	name   string // "retry.Do"
 	cursor inspector.Cursor
 	ctx    ast.Expr
 	policy ast.Expr
-	ops    []*operation // the functions that the call retries, if their bodies are in this package
+	ops    []*operation // the functions that the call retries, if their bodies are in the package
 }
 
 // retriers maps each function that retries to its short name, to the index of the argument with the
@@ -80,7 +80,7 @@ func findUses(pass *analysis.Pass) (any, error) {
 		funcs: map[*types.Func]*ast.FuncDecl{},
 		vars:  map[*types.Var]*variable{},
 	}
-	importsLibrary := func(p *types.Package) bool { return imports(p, retryPath) }
+	importsLibrary := func(p *types.Package) bool { return importsBelow(p, retryPath) }
 	if !importsLibrary(pass.Pkg) && !slices.ContainsFunc(pass.Pkg.Imports(), importsLibrary) {
 		return u, nil
 	}
@@ -90,7 +90,7 @@ func findUses(pass *analysis.Pass) (any, error) {
 		(*ast.FuncDecl)(nil), (*ast.FuncType)(nil), (*ast.ValueSpec)(nil), (*ast.AssignStmt)(nil),
 		(*ast.IncDecStmt)(nil), (*ast.RangeStmt)(nil), (*ast.UnaryExpr)(nil), (*ast.SelectorExpr)(nil),
 	) {
-		u.record(c.Node())
+		u.recordNode(c.Node())
 	}
 	for c := range u.root.Preorder((*ast.GoStmt)(nil), (*ast.DeferStmt)(nil)) {
 		u.aside = append(u.aside, c.Node())
@@ -108,15 +108,16 @@ func findUses(pass *analysis.Pass) (any, error) {
 	return u, nil
 }
 
-// imports reports whether a package imports the package path or a package below path.
-func imports(p *types.Package, path string) bool {
+// importsBelow reports whether p imports the package with the import path `path`, or a package in a
+// directory below it.
+func importsBelow(p *types.Package, path string) bool {
 	return slices.ContainsFunc(p.Imports(), func(p *types.Package) bool {
 		return p.Path() == path || strings.HasPrefix(p.Path(), path+"/")
 	})
 }
 
-// newCall returns the call at c if it calls a function in retriers. For any other call it returns
-// nil.
+// newCall returns the call at c if this is a call of a function in the map `retriers`. For any
+// other call it returns nil.
 func (u *uses) newCall(c inspector.Cursor) *call {
 	expr := c.Node().(*ast.CallExpr)
 	r, ok := retriers[u.callee(expr)]
@@ -160,8 +161,8 @@ func (u *uses) retrying() (at []token.Pos) {
 	return at
 }
 
-// declared returns the declaration of the function that is called. It returns nil if this package
-// does not declare the function.
+// declared returns the declaration of the function that is called. It returns nil if the checked
+// package does not declare the function.
 func (u *uses) declared(call *ast.CallExpr) *ast.FuncDecl {
 	fn, ok := typeutil.Callee(u.info, call).(*types.Func)
 	if !ok {

@@ -47,9 +47,9 @@ func (u *uses) maker(x ast.Expr) *ast.CallExpr {
 	return u.callOf(x)
 }
 
-// deep returns the only value that x can have. It looks through variables as value does. It also
-// looks through a field that is set in one place, and through a call of a function of this package
-// that has one return statement.
+// deep returns the only value that x can have. It looks through variables as the method `value`
+// does. It also looks through a field that is set in one place, and through a call of a function of
+// the checked package that has one return statement.
 func (u *uses) deep(x ast.Expr) ast.Expr {
 	for range 5 {
 		x = u.value(x)

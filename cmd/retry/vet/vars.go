@@ -6,30 +6,30 @@ import (
 	"go/types"
 )
 
-// A variable records every change of one variable in a package.
+// A value of type variable lists every change of one variable of the checked package.
 type variable struct {
-	zero   bool                  // the variable starts with its zero value
-	values []ast.Expr            // the assigned values; nil stands for an unknown value
+	zero   bool                  // whether the variable starts with its zero value
+	values []ast.Expr            // the assigned values; a nil entry is an unknown value
 	calls  []ast.Expr            // the calls that assign one of several results to the variable
 	fields map[string][]ast.Expr // the values that are assigned to each field of the variable
-	shared bool                  // the variable's address is taken, so other code may change it
+	shared bool                  // whether other code may change the variable, as after &v
 }
 
-// record records the functions that a node declares, and the variables that the node changes.
-func (u *uses) record(node ast.Node) {
+// recordNode records the functions that a node declares, and the variables that the node changes.
+func (u *uses) recordNode(node ast.Node) {
 	switch n := node.(type) {
 	case *ast.FuncDecl:
 		if fn, ok := u.info.Defs[n.Name].(*types.Func); ok {
 			u.funcs[fn] = n
 		}
-		u.declare(n.Recv)
+		u.recordParams(n.Recv)
 	case *ast.FuncType:
-		u.declare(n.Params)
-		u.declare(n.Results)
+		u.recordParams(n.Params)
+		u.recordParams(n.Results)
 	case *ast.ValueSpec:
 		for i, name := range n.Names {
 			if len(n.Values) > 0 {
-				u.assignOf(name, n.Values, len(n.Names), i)
+				u.recordAssignment(name, n.Values, len(n.Names), i)
 			} else if v := u.variable(name); v != nil {
 				v.zero = true
 			}
@@ -37,22 +37,22 @@ func (u *uses) record(node ast.Node) {
 	case *ast.AssignStmt:
 		for i, left := range n.Lhs {
 			if n.Tok == token.ASSIGN || n.Tok == token.DEFINE {
-				u.assignOf(left, n.Rhs, len(n.Lhs), i)
+				u.recordAssignment(left, n.Rhs, len(n.Lhs), i)
 			} else {
-				u.assign(left, nil)
+				u.recordValue(left, nil)
 			}
 		}
 	case *ast.IncDecStmt:
-		u.assign(n.X, nil)
+		u.recordValue(n.X, nil)
 	case *ast.RangeStmt:
 		for _, left := range []ast.Expr{n.Key, n.Value} {
 			if left != nil {
-				u.assign(left, nil)
+				u.recordValue(left, nil)
 			}
 		}
 	case *ast.UnaryExpr:
 		if n.Op == token.AND {
-			u.share(n.X)
+			u.recordShared(n.X)
 		}
 	case *ast.SelectorExpr: // calling a method with a pointer receiver takes the variable's address
 		s := u.info.Selections[n]
@@ -61,20 +61,20 @@ func (u *uses) record(node ast.Node) {
 		}
 		_, wants := s.Obj().Type().(*types.Signature).Recv().Type().(*types.Pointer)
 		if _, has := s.Recv().(*types.Pointer); wants && !has {
-			u.share(n.X)
+			u.recordShared(n.X)
 		}
 	}
 }
 
-// declare records that each parameter, receiver or named result in a list gets a value that is not
-// known.
-func (u *uses) declare(params *ast.FieldList) {
+// recordParams records that each parameter, receiver or named result in a list gets a value that is
+// not known.
+func (u *uses) recordParams(params *ast.FieldList) {
 	if params == nil {
 		return
 	}
 	for _, field := range params.List {
 		for _, name := range field.Names {
-			u.assign(name, nil)
+			u.recordValue(name, nil)
 		}
 	}
 }
@@ -88,10 +88,10 @@ func valueAt(values []ast.Expr, n, i int) ast.Expr {
 	return values[i]
 }
 
-// assignOf records what an assignment to n variables assigns to `left`, which is variable number i,
-// counted from 0.
-func (u *uses) assignOf(left ast.Expr, values []ast.Expr, n, i int) {
-	u.assign(left, valueAt(values, n, i))
+// recordAssignment records what an assignment to n variables assigns to `left`, which is variable
+// number i, counted from 0.
+func (u *uses) recordAssignment(left ast.Expr, values []ast.Expr, n, i int) {
+	u.recordValue(left, valueAt(values, n, i))
 	if id, ok := left.(*ast.Ident); ok && n > 1 && len(values) == 1 {
 		if v := u.variable(id); v != nil {
 			v.calls = append(v.calls, values[0])
@@ -99,8 +99,9 @@ func (u *uses) assignOf(left ast.Expr, values []ast.Expr, n, i int) {
 	}
 }
 
-// assign records that value is assigned to a variable or one of its fields.
-func (u *uses) assign(left, value ast.Expr) {
+// recordValue records that the parameter `value` is assigned to `left`, which is a variable or a
+// field of a variable.
+func (u *uses) recordValue(left, value ast.Expr) {
 	switch left := ast.Unparen(left).(type) {
 	case *ast.Ident:
 		if v := u.variable(left); v != nil {
@@ -109,19 +110,19 @@ func (u *uses) assign(left, value ast.Expr) {
 	case *ast.SelectorExpr:
 		id, ok := ast.Unparen(left.X).(*ast.Ident)
 		if !ok {
-			u.share(left.X)
+			u.recordShared(left.X)
 			return
 		}
 		if v := u.variable(id); v != nil {
 			v.fields[left.Sel.Name] = append(v.fields[left.Sel.Name], value)
 		}
 	case *ast.IndexExpr:
-		u.share(left.X)
+		u.recordShared(left.X)
 	}
 }
 
-// share records that other code may change the variable with which the expression x starts.
-func (u *uses) share(x ast.Expr) {
+// recordShared records that other code may change the variable with which the expression x starts.
+func (u *uses) recordShared(x ast.Expr) {
 	if id := rootOf(x); id != nil {
 		if v := u.variable(id); v != nil {
 			v.shared = true
@@ -129,8 +130,8 @@ func (u *uses) share(x ast.Expr) {
 	}
 }
 
-// variable returns the record of the variable that id names, and creates it if there is none yet.
-// It returns nil if id does not name a variable.
+// variable returns the record of the variable with the identifier id, and creates the record if
+// there is none yet. It returns nil if id is not the identifier of a variable.
 func (u *uses) variable(id *ast.Ident) *variable {
 	obj, ok := u.info.ObjectOf(id).(*types.Var)
 	if !ok {

@@ -10,11 +10,12 @@
 // The checks look only at uses of package retry and its subpackages. A check that is not sure
 // reports nothing.
 //
-// Each check is in the file with its name. These files are not checks:
+// Each check is in a file with the name of the check. The other files contain code that the checks
+// use:
 //
 //   - find.go runs checks and returns their reports; ignore.go finds the comments that silence a
 //     check.
-//   - uses.go finds the calls that retry, and the functions of a package. Its type `uses` contains
+//   - uses.go finds the calls that retry, and the functions of a package. The type `uses` contains
 //     what the checks know about a package. operations.go describes the functions that these calls
 //     retry, and says which code is inside and outside of these functions.
 //   - vars.go records what is assigned to variables, and settings.go what is assigned to fields.

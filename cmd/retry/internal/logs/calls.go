@@ -21,10 +21,11 @@ const (
 	mostBytes   = 16 << 20 // limit on the bytes in the texts of all open calls
 )
 
-// Each passes each call in the files to the function `each`. It passes a call when the log shows
-// the end of the call, or when Files stops waiting for this end. The calls that are still open at
-// the end of the log come last. The function `each` must not keep its Trace, because Each uses the
-// memory of the Trace again for another call. Each returns an error only if a file cannot be read.
+// Each reads the files, and calls the function `each` once for each call in them. It calls `each`
+// when the log shows the end of the call, or when it stops waiting for this end. The calls that are
+// still open at the end of the log come last. The function `each` must not keep its Trace, because
+// the memory of the Trace is used again for another call. The method Each returns an error only if
+// a file cannot be read.
 func (l *Files) Each(each func(*Trace)) error {
 	l.open, l.each = map[string][]*Trace{}, each
 	r, err := l.next()
@@ -68,8 +69,8 @@ func (l *Files) collect(r event) {
 	}
 }
 
-// isKnown reports whether this version knows a kind of event. The log of a newer version may
-// contain other kinds.
+// isKnown reports whether this version of the program knows a kind of event. The log of a newer
+// version may contain other kinds.
 func isKnown(kind retry.EventKind) bool {
 	switch kind {
 	case retry.AttemptStarted, retry.AttemptFinished, retry.RetryScheduled, retry.CallFinished:
@@ -84,7 +85,8 @@ func startsCall(e retry.Event) bool {
 		e.Kind == retry.CallFinished && e.Attempt == 0
 }
 
-// begin opens a call. r is the first event of the call in the log.
+// begin adds a new call to the open calls. The parameter r is the first event of the call in the
+// log.
 func (l *Files) begin(r *event) *Trace {
 	call := l.closed
 	if l.closed = nil; call == nil {
@@ -108,9 +110,10 @@ func (l *Files) begin(r *event) *Trace {
 // find returns the open call to which the event r belongs. It returns nil if r begins a call. Only
 // open calls with the key of r are considered.
 //
-// If r has a key, find prefers a call with the same source and file. If there is none, r may belong
-// to a job whose next attempt another process makes, or to a call that continues in another file
-// after a rotation. In any case, r must be a possible next event of the call.
+// If r has a key, find prefers a call whose last event has the same source and file. If there is no
+// such call, r may belong to a job whose next attempt another process makes, or to a call that
+// continues in another file after a rotation. In these two cases, r must be a possible next event
+// of the call.
 //
 // If r has no key, the call must have the source of r, and r must be a possible next event of the
 // call.
@@ -131,7 +134,7 @@ func (l *Files) find(r *event) (found *Trace) {
 		switch {
 		case r.Key != "" && here && last.file == r.file, r.Key == "" && here && call.CanAdd(r.Record):
 			rank = 2
-		case r.Key != "" && (e.Attempt > before.Attempt || here && apart < rotated) &&
+		case r.Key != "" && (e.Attempt > before.Attempt || here && apart < startTolerance) &&
 			call.CanAdd(r.Record):
 			rank = 1
 		}
@@ -142,13 +145,14 @@ func (l *Files) find(r *event) (found *Trace) {
 	return found
 }
 
-// Two events of a call in different files each imply a time at which the call started. rotated is
-// the largest difference that is accepted between these times. It is not 0, because some logs have
-// times in whole seconds.
-const rotated = 2 * time.Second
+// startTolerance is the largest accepted difference between the start times that two events imply
+// for the same call. An event implies that its call started at the time of the event minus the
+// Elapsed of the event. The difference can be above 0, because some logs have times in whole
+// seconds.
+const startTolerance = 2 * time.Second
 
-// close removes a call from the open calls and passes it to the function of Each. cut says why the
-// log does not show the end of the call; it is "" if the call has ended.
+// close removes a call from the open calls and passes it to the function of Each. The parameter cut
+// says why the log does not show the end of the call. It is "" if the log shows the end.
 func (l *Files) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	l.records -= len(call.Records)
@@ -163,7 +167,6 @@ func (l *Files) close(call *Trace, cut string) {
 	l.closed = call
 }
 
-// openCalls returns all open calls.
 func (l *Files) openCalls() []*Trace {
 	return slices.Concat(slices.Collect(maps.Values(l.open))...)
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// reasonUnknown is the reason of a call that Envoy did not retry if the log does not say why. There
-// are three possible causes: the retry policy does not name the failure, there is no retry policy,
-// or the retry budget was empty.
+// reasonUnknown is the Reason of a call if Envoy did not retry it and the log does not say why.
+// There are three possible causes: the retry policy does not name the failure, there is no retry
+// policy, or the retry budget was empty.
 const reasonUnknown retry.Reason = "not_retried"
 
 // accessLine matches a line of Envoy's access log in the default format or in Istio's format.
-// Istio's format has three more fields after the flags, and more fields at the end. The names of
-// the groups are the names of these fields in Istio's JSON.
+// Istio's format has three more fields after the flags, and more fields at the end. Each named
+// group of this regular expression has the name that its field has if Istio writes the log as JSON.
 var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\] ` +
 	`".*?" (?P<response_code>\d{1,3}) (?P<response_flags>-|[A-Z,]+)` +
 	`(?: (?P<response_code_details>\S+) (?:-|"[^"]*"|\S+)` +
@@ -32,8 +32,8 @@ var accessLine = regexp.MustCompile(`^\[(?P<start_time>\d{4}-\d\d-\d\dT[^\]]+)\]
 	` "(?P<request_id>[^"]*)" "(?P<authority>[^"]*)" "(?P<upstream_host>[^"]*)"` +
 	`(?: (?P<upstream_cluster>\S+))?`)
 
-// access returns the call that a line of Envoy's access log describes. For any other line ok is
-// false.
+// access returns the call that a line of Envoy's access log describes. For any other line, the
+// result ok is false.
 func access(line retrylog.Line) (r retrylog.Record, ok bool) {
 	if len(line.Records) > 0 {
 		return r, false
@@ -56,7 +56,7 @@ func access(line retrylog.Line) (r retrylog.Record, ok bool) {
 	e.Elapsed = time.Duration(took) * time.Millisecond
 	e.Time = begun.Add(e.Elapsed)
 	if err != nil && e.Reason == retry.ReasonExhausted {
-		e.Attempt = 2 // the call had at least two attempts
+		e.Attempt = 2 // the retries were exhausted, so there were at least two attempts
 	}
 	if e.Reason != retry.ReasonSuccess {
 		e.Err = a.failure()
@@ -78,7 +78,8 @@ func (a accessFields) failure() error {
 // names depend on the configuration of Envoy.
 type accessFields map[string]string
 
-// fieldsOf returns the fields of a line. It returns no fields if the line is not from Envoy.
+// fieldsOf returns the fields of a line of Envoy's access log. For any other line it returns an
+// empty map.
 func fieldsOf(text []byte) accessFields {
 	a := accessFields{}
 	if !bytes.HasPrefix(text, []byte("{")) {

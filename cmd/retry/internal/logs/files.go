@@ -1,6 +1,6 @@
-// Package logs reads log files and returns the calls in them. files.go reads the files, and merges
-// them by time. envoy.go reads Envoy's access log. calls.go joins events to calls, and trace.go
-// describes such a call.
+// Package logs reads log files and returns the calls whose events are in the files. files.go reads
+// the files, and merges their events by time. envoy.go reads Envoy's access log. calls.go finds the
+// events of each call, and trace.go contains the type of such a call.
 package logs
 
 import (
@@ -21,19 +21,19 @@ type Files struct {
 	Torn    int    `json:"cut_off_lines"`    // lines that were cut off
 	Bad     int    `json:"unreadable_lines"` // lines with an unreadable event; usually in Skipped too
 	First   *Fault `json:"-"`                // the fault of the first unreadable line; nil if Bad is 0
-	Dropped int    `json:"dropped"`          // calls closed before their end, to limit the open calls
+	Dropped int    `json:"dropped"`          // calls that were closed before their end, to save memory
 
 	files   []*file
 	open    map[string][]*Trace // the calls that have not ended, by key
 	records int                 // how many events the open calls have
-	bytes   int                 // how many bytes the texts of these events have
+	bytes   int                 // how many bytes the texts in the open calls have
 	each    func(*Trace)
 	closed  *Trace // a call that has ended, whose memory the next call uses; nil if there is none
 }
 
 // A Fault says what is wrong with a line of a file, or with the event on the line.
 type Fault struct {
-	File, Source string // Source is the source of the event, as in retrylog.Record
+	File, Source string // the file, and the pod, service or process that the line names
 	Line         int
 	Err          error
 }
@@ -62,10 +62,10 @@ type event struct {
 type origin struct {
 	file    *file
 	torn    int  // how many lines before the event were cut off or unreadable
-	foreign bool // whether the event is a whole call, from Envoy's access log
+	foreign bool // whether the event is from Envoy's access log, and describes a whole call
 }
 
-// Add adds a file.
+// Add adds the log file with this name. The text of the file is read from in.
 func (l *Files) Add(name string, in io.Reader) {
 	l.files = append(l.files, &file{name: name, lines: retrylog.NewReader(in)})
 }
@@ -107,7 +107,7 @@ func (l *Files) readLine(f *file) error {
 		f.read, f.envoy = []retrylog.Record{r}, true
 	}
 	for i := range f.read {
-		f.note(f.read[i].Event.Time)
+		f.noteTime(f.read[i].Event.Time)
 		shorten(&f.read[i])
 	}
 	switch {
@@ -128,9 +128,9 @@ func (l *Files) readLine(f *file) error {
 	return nil
 }
 
-// note compares the time of the next event with the time of the event before it. It increments
+// noteTime compares the time of the next event with the time of the event before it. It increments
 // f.later if the next event is later than the event before it, and f.older if it is earlier.
-func (f *file) note(at time.Time) {
+func (f *file) noteTime(at time.Time) {
 	switch {
 	case f.first.IsZero():
 		f.first = at
@@ -142,7 +142,7 @@ func (f *file) note(at time.Time) {
 	f.last = at
 }
 
-// mostText is the largest number of bytes of a text that are kept.
+// mostText is the size in bytes to which the function `shorten` cuts longer texts.
 const mostText = 4 << 10
 
 // shorten cuts each text of r to at most mostText bytes.
@@ -183,7 +183,7 @@ func bytesOf(r *retrylog.Record) int {
 }
 
 // NewestFirst returns the name of the first file whose lines are in reverse order, with the newest
-// line first. It returns "" if there is no such file. NewestFirst takes a file for reversed only if
+// line first. It returns "" if there is no such file. NewestFirst treats a file as reversed only if
 // the times of its events go back more than twice as often as they go forward. A few steps back do
 // not make a file reversed, because the lines of two programs or pods may be in the wrong order.
 func (l *Files) NewestFirst() string {
