@@ -2,7 +2,6 @@ package retryhttp
 
 import (
 	"cmp"
-	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -22,7 +21,7 @@ const (
 // get the response. Before that, keepBody copies the beginning of the body into the StatusError, as
 // Result does. Without a StatusError, keepBody does nothing.
 func (x *exchange) keepBody(err error) {
-	if e := (*StatusError)(nil); x.resp != nil && errors.As(err, &e) {
+	if e := statusErrorIn(err); x.resp != nil && e != nil {
 		resp := x.resp
 		x.resp = nil
 		e.keep(x.last.discard(resp, keptBytes), x.last.given, cmp.Or(resp.Request, x.req))

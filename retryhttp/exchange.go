@@ -391,6 +391,7 @@ func (x *exchange) handOver(err error) *http.Response {
 		s := &stopInfo{original: cmp.Or(resp.Request, x.req), attempt: x.last, err: err}
 		s.req = s.original.WithContext(context.WithValue(s.original.Context(), stopInfoKey{}, s))
 		resp.Request = s.req
+		resp.Header = resp.Header.Clone() // the StatusError in err has the original
 	}
 	if x.t.Resume && hasText(resp) {
 		resp.Body = x.resume(resp)

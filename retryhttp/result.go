@@ -1,7 +1,6 @@
 package retryhttp
 
 import (
-	"errors"
 	"io"
 	"net/http"
 )
@@ -64,7 +63,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		a.readEnds = false
 	}
 	text := a.discard(resp, keptBytes)
-	if e := (*StatusError)(nil); errors.As(err, &e) {
+	if e := statusErrorIn(err); e != nil {
 		e.keep(text, requests...)
 	}
 	return nil, err

@@ -19,7 +19,10 @@ import (
 // response, and can call [Result] to get the StatusError.
 type StatusError struct {
 	StatusCode int
-	Header     http.Header // a copy of the response's header
+
+	// Header is the header of the response. It is not a copy. If a [Transport] returns the response,
+	// the response gets a copy, so the caller may change the header of the response.
+	Header http.Header
 
 	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the Check
 	// of [LLM], and if a [BrokenError] contains the StatusError. Otherwise it is nil. The text of the
@@ -50,7 +53,7 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 		advise = AdviceOf
 	}
 	e := &StatusError{
-		StatusCode: resp.StatusCode, Header: resp.Header.Clone(),
+		StatusCode: resp.StatusCode, Header: resp.Header,
 		advice: advise(resp), hasBody: true, request: resp.Request,
 	}
 	if req != nil && req.URL != nil {
@@ -119,13 +122,20 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 // Request, and the responses of a call usually have the same Request. The parameter requests
 // contains all values that the field Request of the discarded response has had.
 func forgetBody(failure error, requests ...*http.Request) {
-	e, ok := failure.(*StatusError)
-	if !ok {
-		ok = errors.As(failure, &e)
-	}
-	if ok && slices.Contains(requests, e.request) && e.hasBody {
+	if e := statusErrorIn(failure); e != nil && slices.Contains(requests, e.request) && e.hasBody {
 		e.hasBody = false
 	}
+}
+
+// statusErrorIn returns the StatusError in err, or nil. Most failures are a StatusError that is not
+// wrapped, and then statusErrorIn allocates nothing.
+func statusErrorIn(err error) *StatusError {
+	if e, ok := err.(*StatusError); ok {
+		return e
+	}
+	var e *StatusError
+	_ = errors.As(err, &e) // if err has no StatusError, e stays nil
+	return e
 }
 
 // keptBytes is the largest length of the Body of a StatusError.

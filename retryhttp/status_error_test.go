@@ -1,6 +1,7 @@
 package retryhttp_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -10,8 +11,26 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
 )
+
+// The caller may change the header of a response without changing the StatusError of OnEvent and
+// ErrorOf.
+func TestTheHeaderOfAStatusErrorIsNotTheCallers(t *testing.T) {
+	var told error
+	p := retry.Policy{MaxAttempts: 2, OnEvent: func(_ context.Context, e retry.Event) { told = e.Err }}
+	client := &http.Client{Transport: &retryhttp.Transport{Policy: p, Base: script(response(503, "X-Reason", "busy"))}}
+	resp, err := client.Do(request(t, "GET"))
+	require.NoError(t, err)
+	resp.Header.Set("X-Reason", "changed")
+	for _, err := range []error{told, retryhttp.ErrorOf(resp)} {
+		var e *retryhttp.StatusError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, "busy", e.Header.Get("X-Reason"))
+	}
+	require.NoError(t, resp.Body.Close())
+}
 
 // The text names the request, but contains no part of the URL that may be secret.
 func TestStatusError(t *testing.T) {
@@ -29,11 +48,10 @@ func TestStatusError(t *testing.T) {
 		resp.Request = req
 		e := retryhttp.NewStatusError(resp)
 		u.Host, req.Method = "another.test", "PATCH"
-		resp.Header.Set("Retry-After", "9")
 		assert.EqualError(t, e, tt.want)
 		assert.NotContains(t, fmt.Sprintf("%v %+v %s", e, e, e), "secret")
 		assert.Equal(t, 503, e.HTTPStatusCode())
-		assert.Equal(t, "2", e.Header.Get("Retry-After"), "the header is a copy")
+		assert.Equal(t, resp.Header, e.Header)
 	}
 	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
 	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
