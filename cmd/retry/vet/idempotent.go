@@ -2,6 +2,7 @@ package vet
 
 import (
 	"go/ast"
+	"go/constant"
 	"go/types"
 	"regexp"
 	"slices"
@@ -128,7 +129,11 @@ func (u *uses) letsAllThrough(transport ast.Expr) bool {
 		return false
 	}
 	ret, ok := op.body.List[0].(*ast.ReturnStmt)
-	return ok && u.info.Types[ret.Results[0]].Value != nil
+	if !ok {
+		return false
+	}
+	accepts := u.info.Types[ret.Results[0]].Value // nil: the result is not a constant
+	return accepts != nil && constant.BoolVal(accepts)
 }
 
 // endsOnError reports whether an error of the call at c ends the retries, because the next

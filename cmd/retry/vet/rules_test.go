@@ -17,7 +17,7 @@ import (
 func TestRules(t *testing.T) {
 	rules, err := txtar.ParseFile("testdata/rules.txtar")
 	require.NoError(t, err)
-	require.Equal(t, 112, len(rules.Files))
+	require.Equal(t, 114, len(rules.Files))
 	var codes []string
 	for _, rule := range rules.Files {
 		codes = append(codes, string(rule.Data))
