@@ -126,9 +126,9 @@ func (b *Budget) take(number int) (allowed, paid bool) {
 	return number <= graceRetry && since(&b.fullAt, now) < b.Grace, false
 }
 
-// The function since returns the time from `moment` to `now`. Both parameters count from the first
-// use of the Budget. If `moment` is 0, this moment has not come yet, and the result is the longest
-// duration.
+// The function `since` returns the time from `moment` to `now`. Both parameters count from the
+// first use of the Budget. If `moment` is 0, this moment has not come yet, and the result is the
+// longest duration.
 func since(moment *atomic.Int64, now time.Duration) time.Duration {
 	if then := moment.Load(); then > 0 {
 		return now - time.Duration(then-1)
@@ -167,7 +167,7 @@ func (b *Budget) Success() {
 	}
 	whole := b.putBack(shareOf(b.Ratio), b.minSpent())
 	if b.remembers() && (whole || b.first.Load() == nil) {
-		// The method look reads the clock, which would be too slow for each success. So Success calls
+		// The method `look` reads the clock, which would be too slow for each success. So Success calls
 		// look only if b has gained a whole retry, or if this is the first use of b.
 		b.look()
 	}
@@ -249,7 +249,7 @@ func (b *Budget) decay(n int64) {
 	}
 }
 
-// The function due returns how many periods have ended but are not counted yet, and adds this
+// The function `due` returns how many periods have ended but are not counted yet, and adds this
 // number to `counted`. The parameter `counted` is the number of periods that have been counted
 // since the first use of the Budget. The parameter `passed` is the time since the first use, and
 // `period` is the length of a period. If another goroutine counts the same periods first, the

@@ -130,7 +130,7 @@ func (l *payers) lend(limit, reserve int64) int64 {
 }
 
 // LendBudget lends retries to another process. It takes the same number of retries out of each
-// Budget of ctx, but at most the number in the parameter limit. The result lent says how many
+// Budget of ctx, but at most the number in the parameter `limit`. The result `lent` says how many
 // retries it took out of each Budget. Send this number to the process: the process and all layers
 // below it may make this many retries in all. When the process has answered, call giveBack with the
 // number of retries that it did not use. Retries that are not given back count as spent.
@@ -139,11 +139,11 @@ func (l *payers) lend(limit, reserve int64) int64 {
 // request. If the answer of the process is lost, the lent retries are lost too, and this layer
 // can still use the retry that the Budget kept.
 //
-// A Budget lends no retries of its Grace. If ctx has no Budget, the result lent is [Unlimited], and
-// giveBack does nothing. If a Budget is empty, or if the parameter limit is below 1, the result
-// lent is 0. The policy's Budget lends nothing. giveBack is safe for concurrent use. It treats a
-// negative number as 0. All calls of giveBack together give back at most as many retries as were
-// lent.
+// A Budget lends no retries of its Grace. If ctx has no Budget, the result `lent` is [Unlimited],
+// and giveBack does nothing. If a Budget is empty, or if the parameter `limit` is below 1, the
+// result `lent` is 0. The policy's Budget lends nothing. giveBack is safe for concurrent use. It
+// treats a negative number as 0. All calls of giveBack together give back at most as many retries
+// as were lent.
 //
 // retryhttp.LendBudget calls LendBudget for HTTP requests, and retrygrpc.LendBudget calls it
 // for gRPC calls.

@@ -40,7 +40,7 @@ const (
 	mostTargets = 1000
 	longestKey  = 1024             // in bytes; a redirect may lead to a host name of any length
 	targetRest  = 10 * time.Second // how long a target is kept after its last call
-	targetTries = 10               // how many targets the method drop examines
+	targetTries = 10               // how many targets the method `drop` examines
 )
 
 // A use is a target with its Budget and the number of its calls in flight.

@@ -8,7 +8,7 @@ import (
 )
 
 // leastWait is the shortest wait under RetryAfterExact. It is also the wait of a call whose
-// attempts may be unlimited (see the method endless), if even the longest delay that jitter may
+// attempts may be unlimited (see the method `endless`), if even the longest delay that jitter may
 // give is shorter than leastWait. Waits of 1ns would allow 1.5 million attempts a second, because
 // then only the overhead of a timer and of an attempt slows the call down.
 const leastWait = 10 * time.Millisecond

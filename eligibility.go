@@ -152,7 +152,7 @@ func (p Policy) Next(a Attempt) Decision {
 	if f.class != nil {
 		ofClass = failuresOf(f.class.Name, a.Classes, number)
 	}
-	var e Error // the methods decide and draw write details into e, which Next does not need
+	var e Error // the methods `decide` and `draw` write details into e, which Next does not need
 	d := Decision{Reset: reset}
 	d.decide(&p, f, p.limit(), number, ofClass, &e)
 	d.draw(&p, number, a.Seed, elapsed, saturate.Max, &e)

@@ -43,7 +43,7 @@ type name struct {
 	key   string // the key of the text form that sets this field; "": there is no such key
 
 	// The field inKeys is what the method InKeys writes in place of the token. If this field is "",
-	// InKeys writes the field key. If the field key is "" too, InKeys writes the token.
+	// InKeys writes the field `key`. If the field `key` is "" too, InKeys writes the token.
 	inKeys string
 }
 

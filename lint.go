@@ -59,7 +59,7 @@ func (l *linted) short() bool {
 type lintRule struct {
 	code string
 	name string // the token in allNames for the setting that the finding is about: "MaxDelay"
-	text string // the parameter `format` of the function finding
+	text string // the parameter `format` of the function `finding`
 
 	// applies returns nil if the rule does not apply, and otherwise the values for the format in the
 	// field `text`.

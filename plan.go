@@ -24,7 +24,7 @@ type Step struct {
 // read in a plan, and short enough for a server that stores a list of delays.
 const maxSteps = 10_000
 
-// Plan returns the first retries of p for an operation that always fails. The parameter retries
+// Plan returns the first retries of p for an operation that always fails. The parameter `retries`
 // says how many. If it is negative, Plan returns all retries. Plan never returns more than 10,000
 // retries. The plan of an invalid policy is empty.
 //

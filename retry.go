@@ -180,7 +180,7 @@ func (c *call) refused(err error) bool {
 	}
 }
 
-// The method attempt makes the next attempt of the call. It returns true if this attempt fails:
+// The method `attempt` makes the next attempt of the call. It returns true if this attempt fails:
 // then the next step is to decide about a retry.
 func (c *call) attempt(fn func(context.Context) error) bool {
 	c.Waited, c.Delay = saturate.Add(c.Waited, c.Delay), 0
@@ -342,7 +342,7 @@ func (c *call) announce() bool {
 	return true
 }
 
-// The method wait pauses the call until the delay has passed since the decision.
+// The method `wait` pauses the call until the delay has passed since the decision.
 func (c *call) wait() bool {
 	left := c.Delay
 	if c.p.OnEvent != nil { // the time that OnEvent took is part of the wait
@@ -471,6 +471,6 @@ func (c *call) tell(kind EventKind, at time.Time) {
 	c.p.OnEvent(c.ctx, e)
 }
 
-// The method now returns the time on the clock of the call. If the policy's Wait has skipped time,
-// as in a test, this clock is ahead of the real clock by the skipped time.
+// The method `now` returns the time on the clock of the call. If the policy's Wait has skipped
+// time, as in a test, this clock is ahead of the real clock by the skipped time.
 func (c *call) now() time.Time { return time.Now().Add(c.skipped) }

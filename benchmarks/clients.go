@@ -58,7 +58,7 @@ func (b bareHTTP) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// The type answers is a server. It first sends some responses with the status 503, then sends one
+// The type `answers` is a server. It first sends some responses with the status 503, then sends one
 // with the status 200, and then starts again.
 type answers struct {
 	failures int // how many responses with the status 503 come before each status 200

@@ -25,7 +25,7 @@ type run struct {
 	Pipeline
 	state   State
 	jumps   int           // how many jumps the run has made
-	skipped time.Duration // how far the clock of the run is ahead; see the method wait
+	skipped time.Duration // how far the clock of the run is ahead; see the method `wait`
 }
 
 func (p Pipeline) newRun(state State) *run {

@@ -13,10 +13,10 @@ import (
 )
 
 // WholeBody returns a function for the field Check that also reads the body of a response. This
-// function first calls the parameter check. If check accepts the response, the function reads up to
-// limit bytes of the body. If the body breaks off within these bytes, the attempt has failed. If
-// the body does not break off, the caller reads these bytes from memory. The caller reads the rest
-// of a longer body as it arrives.
+// function first calls the parameter `check`. If `check` accepts the response, the function reads
+// up to limit bytes of the body. If the body breaks off within these bytes, the attempt has failed.
+// If the body does not break off, the caller reads these bytes from memory. The caller reads the
+// rest of a longer body as it arrives.
 //
 // WholeBody does not read a body whose Content-Length is above limit, a stream of events
 // (text/event-stream), or the connection after a 101. If limit is 0 or less, no body is read. If
@@ -52,11 +52,12 @@ func readBeginning(resp *http.Response, limit int64) *readBody {
 }
 
 // FirstEvent returns a function for the field Check that also reads the first event of a stream
-// (text/event-stream, not compressed). This function first calls the parameter check. If check
-// accepts the response, the function reads the event, and the parameter judge decides about the
-// event. If judge returns an error, the attempt has failed with this error. If judge returns false
-// and no error, the stream is accepted. If the result `more` of judge is true, judge also gets the
-// next event. In judge, return true for an event that comes before the answer, such as a ping.
+// (text/event-stream, not compressed). This function first calls the parameter `check`. If `check`
+// accepts the response, the function reads the event, and the parameter `judge` decides about the
+// event. If `judge` returns an error, the attempt has failed with this error. If `judge` returns
+// false and no error, the stream is accepted. If the result `more` of `judge` is true, `judge` also
+// gets the next event. In `judge`, return true for an event that comes before the answer, such as a
+// ping.
 //
 // judge gets the response, the name of the event and its data. The name is "" if the event has no
 // name. judge may keep the data. It gets neither comments nor events without data. If judge is nil,
@@ -152,8 +153,8 @@ func (b *readBody) Read(p []byte) (int, error) {
 	}
 }
 
-// A recorder reads from the ReadCloser of a readBody, and appends the bytes to the field beginning
-// of the readBody. So the caller can read these bytes again.
+// A recorder reads from the ReadCloser of a readBody, and appends the bytes to the field
+// `beginning` of the readBody. So the caller can read these bytes again.
 type recorder struct{ *readBody }
 
 func (r recorder) Read(p []byte) (n int, err error) {

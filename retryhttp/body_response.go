@@ -7,9 +7,9 @@ import (
 	"net/http"
 )
 
-// cancelAtEnd sets b to a body that reads from rc. The body calls the parameter cancel at the end
+// cancelAtEnd sets b to a body that reads from rc. The body calls the parameter `cancel` at the end
 // of rc, after a failed Read, and on Close. The result is b, or, if rc is also an io.Writer, a
-// value of the type upgraded, which contains b.
+// value of the type `upgraded`, which contains b.
 func cancelAtEnd(
 	rc io.ReadCloser, cancel context.CancelCauseFunc, b *responseBody,
 ) io.ReadCloser {

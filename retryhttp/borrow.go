@@ -12,9 +12,10 @@ import (
 )
 
 // BorrowBudget returns a handler that calls h with a Budget in the context of the request. The
-// parameter limit is the number of retries in the Budget. If the header Retry-Budget of the request
-// contains a lower number, the lower number applies. The Budget limits all retries for the request
-// in this process, and in the servers to which this process lends retries with [LendBudget].
+// parameter `limit` is the number of retries in the Budget. If the header Retry-Budget of the
+// request contains a lower number, the lower number applies. The Budget limits all retries for the
+// request in this process, and in the servers to which this process lends retries with
+// [LendBudget].
 //
 //	mux.Handle("/orders/", retryhttp.BorrowBudget(orders, 3))
 //

@@ -8,9 +8,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// The type targets keeps a Budget for each target. A target is a scheme, a host name and a port:
-// see the type host. The type targets also keeps the key of the last target, so the key is computed
-// only once if all requests go to one target.
+// The type `targets` keeps a Budget for each target. A target is a scheme, a host name and a port:
+// see the type host. The type `targets` also keeps the key of the last target, so the key is
+// computed only once if all requests go to one target.
 type targets struct {
 	retry.Budgets
 	last atomic.Pointer[hostKey]

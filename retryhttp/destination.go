@@ -10,7 +10,7 @@ import (
 // find out whether a request belongs to the attempt. They cannot compare pointers, because a
 // RoundTripper between the Transport and the Hedge may copy the request.
 type destination struct {
-	known  atomic.Bool // the method store has run; atomic, as a goroutine of Prepare may call isOf
+	known  atomic.Bool // the method `store` has run; atomic, as a goroutine of Prepare may call isOf
 	req    *http.Request
 	method string
 	url    *url.URL

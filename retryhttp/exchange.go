@@ -44,7 +44,7 @@ import (
 // "attempt". When the loop calls this function for the first time, the function returns the error
 // of the broken body. After that, it calls "attempt".
 //
-// Only one goroutine changes an exchange. The field hedged is an exception, because a Hedge below
+// Only one goroutine changes an exchange. The field `hedged` is an exception, because a Hedge below
 // sets it, and Base may call the Hedge in another goroutine. The exchange is also the context of
 // the loop. So RequestOf and Hedged find the exchange in the context that OnEvent and Wait get.
 type exchange struct {
@@ -140,9 +140,9 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 
 // attempt makes one attempt. It returns the error of the attempt, or nil if the attempt succeeded.
 //
-// If the policy has an AttemptTimeout, ctx ends after this time, or when the method attempt
+// If the policy has an AttemptTimeout, ctx ends after this time, or when the method `attempt`
 // returns. But the caller may read the body of the response later. So the request has a context of
-// its own, which AttemptTimeout can cancel only while the method attempt runs.
+// its own, which AttemptTimeout can cancel only while the method `attempt` runs.
 func (x *exchange) attempt(ctx context.Context) error {
 	a := x.next()
 	open := false // the attempt ends with the body of its response, not when this method returns

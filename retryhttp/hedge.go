@@ -198,7 +198,7 @@ func (q *raceRequest) Hedged(ctx context.Context) bool { return q.second && q.is
 // a Transport below the Hedge.
 func (q *raceRequest) isFor(ctx context.Context) bool { return attemptIn(ctx) == q.r.in }
 
-// begin sets the field req of q, and the context of req.
+// begin sets the field `req` of q, and the context of req.
 func (r *race) begin(q *raceRequest) {
 	ctx, cancel := context.WithCancelCause(r.req.Context())
 	q.r, q.cancel, q.ctx = r, cancel, context.WithValue(ctx, ctxvalue.Hedge{}, q)

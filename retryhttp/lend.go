@@ -12,7 +12,7 @@ import (
 
 // LendBudget returns a RoundTripper that sends requests through base, and lends retries to the
 // server of each request. It takes these retries from the Budgets of the request's context (see
-// [retry.WithBudget]). The parameter limit is the largest number of retries that it lends for one
+// [retry.WithBudget]). The parameter `limit` is the largest number of retries that it lends for one
 // request. The header Retry-Budget of the request contains the number of lent retries, and the
 // server reads it with [BorrowBudget]. If a Budget is empty, the header is 0, and the server must
 // not retry.
@@ -66,7 +66,7 @@ const (
 
 // A lender is the RoundTripper that LendBudget returns.
 type lender struct {
-	under Transport // a Transport with only a Base, for its methods base and CloseIdleConnections
+	under Transport // a Transport with only a Base, for its methods `base` and CloseIdleConnections
 	limit int
 	mu    sync.Mutex
 	http2 map[host]bool // true: all answers of this host came over HTTP/2

@@ -41,7 +41,7 @@ type closing struct {
 
 func (b *closing) Close() error { return b.close() }
 
-// replacedBy returns the body that is sent after Prepare. The parameter body is the body that the
+// replacedBy returns the body that is sent after Prepare. The parameter `body` is the body that the
 // request has after Prepare. b is the body before Prepare, or nil if the request had no body. A new
 // body may read from b, so b is closed after the new body.
 func (b *closing) replacedBy(body io.ReadCloser) io.ReadCloser {

@@ -104,7 +104,7 @@ func (e *StatusError) Error() string {
 
 // keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
 // It also does nothing if e is the error of another response, such as the response of a token
-// server. The parameter text is the beginning of the body of a response. The parameter requests
+// server. The parameter `text` is the beginning of the body of a response. The parameter `requests`
 // contains every value that the field Request of this response has had. There can be several
 // values, because a Check may replace the Request.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
@@ -119,7 +119,7 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 // failure. It is called before the response of this StatusError is discarded. A Check may return
 // the same error again for a later attempt, and then the Body must not come from the later
 // response. The method `keep` alone could not prevent this: it recognizes a response by the field
-// Request, and the responses of a call usually have the same Request. The parameter requests
+// Request, and the responses of a call usually have the same Request. The parameter `requests`
 // contains all values that the field Request of the discarded response has had.
 func forgetBody(failure error, requests ...*http.Request) {
 	if e := statusErrorIn(failure); e != nil && slices.Contains(requests, e.request) && e.hasBody {

@@ -53,8 +53,8 @@ func TextOf(err error) string {
 	}
 	text := err.Error()
 	text = storable(text[:min(len(text), longestText)])
-	// The text is cut a second time, because the function storable may have replaced single bytes with
-	// U+FFFD, which needs three bytes.
+	// The text is cut a second time, because the function `storable` may have replaced single bytes
+	// with U+FFFD, which needs three bytes.
 	return strings.ToValidUTF8(text[:min(len(text), longestText)], "")
 }
 

@@ -171,8 +171,8 @@ func Decide(ctx context.Context, p retry.Policy, job Job, err error) (o Outcome)
 	return o
 }
 
-// The function monotonic returns the time `began` with a reading of the monotonic clock. If `began`
-// is zero or in the future, the function returns the current time.
+// The function `monotonic` returns the time `began` with a reading of the monotonic clock. If
+// `began` is zero or in the future, the function returns the current time.
 func monotonic(began time.Time) time.Time {
 	now := time.Now()
 	if began.IsZero() {

@@ -13,8 +13,8 @@ type key struct {
 	text  bool // whether a value that is not a JSON string is ignored
 }
 
-// The variable keys contains all known keys. The keys of the list "fields" come first, and have the
-// same indexes as in that list.
+// The variable `keys` contains all known keys. The keys of the list "fields" come first, and have
+// the same indexes as in that list.
 var keys = keysOf(fields)
 
 func keysOf(fields []field) map[string]*key {
@@ -25,8 +25,8 @@ func keysOf(fields []field) map[string]*key {
 	return all
 }
 
-// The function indexes returns the index of each key in a list of key names, which are separated by
-// spaces. If a key is not yet in the variable `keys`, the function adds the key.
+// The function `indexes` returns the index of each key in a list of key names, which are separated
+// by spaces. If a key is not yet in the variable `keys`, the function adds the key.
 func indexes(names string) (list []int) {
 	for name := range strings.FieldsSeq(names) {
 		if keys[name] == nil {

@@ -17,8 +17,8 @@ const (
 	mustCause             // an event with this reason always has a Cause
 )
 
-// The variable reasons lists the reasons to stop that this version knows. The field `text` is what
-// Explain writes for the reason.
+// The variable `reasons` lists the reasons to stop that this version knows. The field `text` is
+// what Explain writes for the reason.
 var reasons = map[retry.Reason]struct {
 	text string
 	bits int

@@ -58,7 +58,7 @@ var (
 // written by a newer version.
 func isKnown(kind retry.EventKind) bool { return slices.Contains(each, kind) }
 
-// The variable fields lists the fields of a Record in the order in which Slog writes them.
+// The variable `fields` lists the fields of a Record in the order in which Slog writes them.
 var fields = []field{
 	{"key", func(r *Record) any { return &r.Key }, each, false},
 	{"kind", func(r *Record) any { return &r.Event.Kind }, each, true},
@@ -95,8 +95,8 @@ func (r Record) bare() Record {
 	return r
 }
 
-// The function number returns the Number of e. If the Number is 0, as in an event made by hand, it
-// returns the Attempt.
+// The function `number` returns the Number of e. If the Number is 0, as in an event made by hand,
+// it returns the Attempt.
 func number(e retry.Event) int { return cmp.Or(e.Number, e.Attempt) }
 
 // isZero reports whether a field of r is zero.

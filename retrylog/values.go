@@ -26,7 +26,7 @@ func newValues() *values {
 	return &values{texts: make([][]byte, len(keys))}
 }
 
-// The method object adds the known keys of a JSON object to v. A group is a key such as
+// The method `object` adds the known keys of a JSON object to v. A group is a key such as
 // "kubernetes" whose value is another object. For a group, `object` stores "{}" as the value, and
 // adds only those keys of the group that name the source of the line, such as "pod". `outer` is
 // false if this call reads the value of a group.
@@ -53,7 +53,7 @@ func (v *values) object(object []byte, outer bool) {
 // an object. The keys inside the object are stored on their own.
 var emptyGroup = []byte("{}")
 
-// The method pairs reads a line of key=value pairs, and adds the known keys to v. It stops at the
+// The method `pairs` reads a line of key=value pairs, and adds the known keys to v. It stops at the
 // first word that is not a pair, or at a value whose closing quotation mark is missing. It returns
 // the rest of the line. The result `endless` reports whether the quotation mark is missing. A line
 // of package slog has no rest, because slog quotes every text that contains a space. The method

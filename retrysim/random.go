@@ -55,7 +55,7 @@ func (s stream) normal(mean float64) int64 {
 	return nanoseconds(mean * max(0, 1+float64(0.25*deviation)))
 }
 
-// The function nanoseconds rounds a time to whole nanoseconds. The result is at most 2^61 ns, so
+// The function `nanoseconds` rounds a time to whole nanoseconds. The result is at most 2^61 ns, so
 // that adding it to the present time never overflows. No simulation is that long.
 func nanoseconds(d float64) int64 {
 	const longest = 1 << 61

@@ -122,7 +122,7 @@ func (e *engine) proceed(r *request) {
 	e.startAttempt(r)
 }
 
-// answer ends the request r. If another request waits for the answer to r, the method answer also
+// answer ends the request r. If another request waits for the answer to r, the method `answer` also
 // ends the attempt of that request.
 func (e *engine) answer(r *request, err error) {
 	up, left := r.up, max(0, r.left)
@@ -154,7 +154,7 @@ func (e *engine) release(r *request) {
 }
 
 // feed starts requests from the queue while a worker is idle. If a request ends as soon as it
-// starts, the method release calls `feed` again, although the first call of `feed` has not
+// starts, the method `release` calls `feed` again, although the first call of `feed` has not
 // returned. The second call does nothing, because the loop of the first call goes on.
 func (e *engine) feed(v *service) {
 	if v.feeding {

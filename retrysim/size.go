@@ -14,7 +14,7 @@ const (
 	endless      = 1000      // the assumed limit of a call that has no limit on attempts
 	largeRun     = 200_000   // a system whose run takes more events is divided (see Answer.Scale)
 	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service (112 MB)
-	longRun      = 2_000_000 // the method prolong lengthens no run to more events than this
+	longRun      = 2_000_000 // the method `prolong` lengthens no run to more events than this
 
 	// A division leaves at least this many workers, places in a queue, and clients of a service (or
 	// retries in a Budget), because chance would dominate in smaller numbers.
@@ -61,7 +61,7 @@ func (s System) checkAttempts(order []string) error {
 	return nil
 }
 
-// The method events estimates how many events a run takes if no attempt fails.
+// The method `events` estimates how many events a run takes if no attempt fails.
 func (s System) events(order []string) float64 {
 	peak := func(name string) float64 {
 		rate := s.Services[name].Rate
@@ -100,7 +100,7 @@ func (s System) load() map[string]float64 {
 }
 
 // scale returns the divisor for the simulation of a large system: the engine simulates 1/scale of
-// s. The divisor is 1 if s is not large. After the division, each number that the method sizes
+// s. The divisor is 1 if s is not large. After the division, each number that the method `sizes`
 // returns, such as the workers, is still at least leastPool, because smaller numbers would behave
 // differently.
 func (s System) scale() int {
@@ -124,9 +124,9 @@ func (s System) scale() int {
 	return max(1, scale)
 }
 
-// The method sizes returns pointers to the numbers of a service that are divided, like the Rate, to
-// simulate a part of a large system: the workers, the places in the queue, and the clients. If the
-// service has only one client, the sizes of its Budgets are divided instead of the clients.
+// The method `sizes` returns pointers to the numbers of a service that are divided, like the Rate,
+// to simulate a part of a large system: the workers, the places in the queue, and the clients. If
+// the service has only one client, the sizes of its Budgets are divided instead of the clients.
 func (v *Service) sizes() []*int {
 	if v.Clients > 1 {
 		return []*int{&v.Workers, &v.Queue, &v.Clients}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The method seconds returns the length of the simulation of s in whole seconds.
+// The method `seconds` returns the length of the simulation of s in whole seconds.
 func (s System) seconds() int { return wholeSeconds(cmp.Or(s.Duration, s.lastEnd()+defaultTail)) }
 
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

@@ -71,7 +71,7 @@ func (s sqlState) refused() bool {
 // connection would always lead to the standby.
 func (s sqlState) elsewhere() bool { return s.code == readOnlyState || s.standby() }
 
-// The method standby reports whether the server is a standby that refused BEGIN READ WRITE, which
+// The method `standby` reports whether the server is a standby that refused BEGIN READ WRITE, which
 // lib/pq sends.
 func (s sqlState) standby() bool {
 	const recovery = "cannot set transaction read-write mode during recovery"

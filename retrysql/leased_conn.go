@@ -21,9 +21,9 @@ var busyConns sync.Map
 // connection. Without a lease, the pool would hand out the connection to the old server again and
 // again after a failover.
 type lease struct {
-	// conn is the connection that the method begin took from the pool. It is nil if the lease must not
-	// close the connection, because the caller owns it, or because database/sql itself took it from
-	// the pool.
+	// conn is the connection that the method `begin` took from the pool. It is nil if the lease must
+	// not close the connection, because the caller owns it, or because database/sql itself took it
+	// from the pool.
 	conn *sql.Conn
 
 	caller *sql.Conn // nil, or the *sql.Conn that the caller passed; it is a key of busyConns
@@ -82,7 +82,7 @@ func ask(database func() error) (err error) {
 	return check(database())
 }
 
-// The method transaction calls body with tx, and then commits or rolls back tx.
+// The method `transaction` calls body with tx, and then commits or rolls back tx.
 func (l *lease) transaction(
 	ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error,
 ) error {

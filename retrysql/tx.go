@@ -218,7 +218,7 @@ var (
 
 // decidedByTheFunction returns p with its RetryIf and Classify wrapped, so that they get only the
 // error of the function, without the error of the rollback. If p has no RetryIf, an error for which
-// the function transient returns false is not retried.
+// the function `transient` returns false is not retried.
 func decidedByTheFunction(p retry.Policy, transient func(error) bool) retry.Policy {
 	retryIf, classify := p.RetryIf, p.Classify
 	if retryIf != nil {

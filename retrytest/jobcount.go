@@ -44,7 +44,7 @@ func JobCount(
 		}
 	}}
 	fail := func(context.Context) error { return errors.New("retrytest: this job always fails") }
-	for range limit + 1 { // before the last call of the function work, the job has ended
+	for range limit + 1 { // before the last call of the function `work`, the job has ended
 		work(watched, fail)
 	}
 	if !slices.Equal(began, want) {

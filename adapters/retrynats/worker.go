@@ -243,7 +243,7 @@ func isTooLarge(err error) bool {
 func (w *worker) publish(
 	ctx context.Context, msg jetstream.Msg, d retryjob.DeadLetter, leftOut string,
 ) error {
-	meta, _ := msg.Metadata() // this cannot fail, because the method attempt has read the metadata
+	meta, _ := msg.Metadata() // this cannot fail, because the method `attempt` has read the metadata
 	text, err := json.Marshal(d)
 	if err != nil {
 		return err

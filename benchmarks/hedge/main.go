@@ -245,7 +245,7 @@ func inTime(l library) testing.BenchmarkResult {
 	})
 }
 
-// The type answers is a RoundTripper that returns a response at once.
+// The type `answers` is a RoundTripper that returns a response at once.
 type answers struct{}
 
 func (answers) RoundTrip(req *http.Request) (*http.Response, error) {

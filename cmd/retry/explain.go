@@ -174,7 +174,7 @@ func (x *explanation) read(names []string) error {
 	out := bufio.NewWriterSize(unbuffered, 64<<10)
 	x.out = out
 	defer func() {
-		_ = out.Flush() // `unbuffered` keeps the error of a failed write, for the function run
+		_ = out.Flush() // `unbuffered` keeps the error of a failed write, for the function `run`
 		x.out = unbuffered
 	}()
 	first := ""

@@ -11,7 +11,7 @@ import (
 
 // A histogram counts events over time, in at most mostBars bars. A longer log has wider bars.
 type histogram struct {
-	width       int // the width of a bar, as an index of the variable widths
+	width       int // the width of a bar, as an index of the variable `widths`
 	bars        map[int64]*bar
 	first, last int64 // the first and the last second with an event, in Unix time
 }

@@ -160,7 +160,7 @@ func writeJSON(w io.Writer, v any) {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // the function run reports an error of the writer
+	_ = enc.Encode(v) // the function `run` reports an error of the writer
 }
 
 func version() string {

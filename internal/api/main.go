@@ -21,7 +21,7 @@ import (
 
 func main() { write(os.Stdout, ".") }
 
-// On every machine, the function write prints the API as it is for Linux on amd64 without cgo. It
+// On every machine, the function `write` prints the API as it is for Linux on amd64 without cgo. It
 // reads the files itself and does not run the go command. If another process read the files, go
 // test would not notice a change in these files, and could use a cached result.
 func write(w io.Writer, root string) {

@@ -58,7 +58,7 @@ type class struct {
 	Sets    retry.Policy `json:"sets"`
 }
 
-// The function write writes the vectors as a JSON list, with one vector on each line.
+// The function `write` writes the vectors as a JSON list, with one vector on each line.
 func write(w io.Writer) error {
 	g := generator{rand.New(rand.NewPCG(2026, 11))}
 	separator := "["
@@ -203,8 +203,8 @@ func (g generator) jitter() retry.Jitter {
 	}[g.IntN(5)]
 }
 
-// The method time returns a duration from 0 to 80 years. Most durations are short. Some are longer
-// than 104 days, where a float64 cannot hold every nanosecond.
+// The method `time` returns a duration from 0 to 80 years. Most durations are short. Some are
+// longer than 104 days, where a float64 cannot hold every nanosecond.
 func (g generator) time() time.Duration {
 	most := []time.Duration{1, time.Hour, 80 * 365 * 24 * time.Hour}[(1+g.IntN(5))/2]
 	if g.oneIn(2) {

@@ -23,7 +23,7 @@
 //	myqueue: invalid settings: tries is 0: write a whole number from 1 on;
 //	unknown key "delay": the keys of a queue are tries
 //
-// In all functions, the parameter prefix is the text with which the error starts, and the
+// In all functions, the parameter `prefix` is the text with which the error starts, and the
 // parameter `write` says what to write instead of a wrong value.
 package strict
 

@@ -22,7 +22,7 @@ import (
 // remembered is the number of events whose hashes are stored, to recognize repeated events.
 const remembered = 1000
 
-// The type connections reads one stream over several connections, one after the other. Each
+// The type `connections` reads one stream over several connections, one after the other. Each
 // connection is the result of a call of the Transport. An attempt of this call succeeds when its
 // connection has made progress: see the method check.
 type connections struct {

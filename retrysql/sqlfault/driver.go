@@ -6,9 +6,9 @@ import (
 	"errors"
 )
 
-// The types conn, stmt and tx pass all calls to the types of the driver. If a type of the driver
-// lacks an optional method, conn and stmt return driver.ErrSkip or call the older method, as
-// database/sql would do.
+// The types `conn`, `stmt` and `tx` pass all calls to the types of the driver. If a type of the
+// driver lacks an optional method, `conn` and `stmt` return driver.ErrSkip or call the older
+// method, as database/sql would do.
 
 type conn struct {
 	driver.Conn

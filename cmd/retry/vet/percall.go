@@ -165,7 +165,7 @@ var atStart = regexp.MustCompile(
 
 // eachTime reports whether the program runs the code at c again and again, for example in a handler
 // or a loop, and makes the value at pos each time. eachTime and calledEachTime look at the function
-// around c, then at the callers of this function, then at their callers. The parameter callees
+// around c, then at the callers of this function, then at their callers. The parameter `callees`
 // lists the functions that they have already looked at.
 func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) bool {
 	for around := range c.Enclosing((*ast.ForStmt)(nil), (*ast.RangeStmt)(nil), (*ast.FuncLit)(nil),

@@ -99,7 +99,7 @@ func (u *uses) isUnjudged(c, fn inspector.Cursor) bool {
 // or decodes into x. The expression x is io.Discard, os.Stdout, a variable, or the address of a
 // variable. fn may also close the variable, or decode it into another variable that fn only returns
 // or stores. If fn uses the variable in another way, for example in a condition, the result is
-// false. The parameter seen lists the variables that isHandedOut has already looked at.
+// false. The parameter `seen` lists the variables that isHandedOut has already looked at.
 func (u *uses) isHandedOut(x ast.Expr, fn inspector.Cursor, seen ...*types.Var) bool {
 	if name := types.ExprString(x); name == "io.Discard" || name == "os.Stdout" {
 		return true

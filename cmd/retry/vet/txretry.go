@@ -15,7 +15,7 @@ var TxRetry = newCheck("txretry", `report transactions that may be applied twice
 
 If the response to COMMIT is lost, the transaction may have been committed. Then a retry
 applies the transaction again. retrysql.Transient cannot tell this case from any other lost
-connection, but retrysql.Tx and retrysql.TxFunc know whether COMMIT was sent.`, func(pass *analysis.Pass, u *uses) {
+connection, but retrysql.Tx and retrysql.TxFunc can.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations() {
 		if call.name == "retrysql.Tx" {
 			u.outsideTx(pass, call.Args[1], op)
@@ -112,7 +112,7 @@ func (u *uses) firstCommit(op *operation) (commit *ast.CallExpr, instead string)
 }
 
 // transacts reports whether a function of another library begins a transaction, runs a function in
-// it, and commits it. The parameter callee is the full name of the function.
+// it, and commits it. The parameter `callee` is the full name of the function.
 func transacts(callee string) bool {
 	for name, path := range map[string]string{
 		".BeginFunc": "github.com/jackc/pgx", ".BeginTxFunc": "github.com/jackc/pgx",

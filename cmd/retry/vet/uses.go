@@ -30,7 +30,7 @@ var usesAnalyzer = &analysis.Analyzer{
 	Run:        findUses,
 }
 
-// A value of type uses contains the calls in one package that retry a function. It also contains
+// A value of type `uses` contains the calls in one package that retry a function. It also contains
 // the functions and variables of the package, so that the checks can find out what a name refers
 // to.
 type uses struct {

@@ -6,7 +6,7 @@ import (
 	"go/types"
 )
 
-// A value of type variable lists every change of one variable of the checked package.
+// A value of type `variable` lists every change of one variable of the checked package.
 type variable struct {
 	zero   bool                  // whether the variable starts with its zero value
 	values []ast.Expr            // the assigned values; a nil entry is an unknown value

@@ -68,7 +68,7 @@ func openPostgres(url, schema string) (*sql.DB, error) {
 }
 
 // openTemporary opens PostgreSQL at this URL with a temporary schema. If the URL is empty, it opens
-// SQLite with a temporary file. The returned function close removes the schema or the file.
+// SQLite with a temporary file. The returned function `close` removes the schema or the file.
 func openTemporary(
 	ctx context.Context, url string,
 ) (db *sql.DB, d dialect, close func() error, err error) {

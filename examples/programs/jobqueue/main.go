@@ -125,7 +125,7 @@ func requeueDave(ctx context.Context, out io.Writer, queue *Queue, post *post) e
 	return nil
 }
 
-// The type post is a mail service. The payload of a job is the address of the recipient.
+// The type `post` is a mail service. The payload of a job is the address of the recipient.
 type post struct{ daveIsBack atomic.Bool }
 
 func (p *post) deliver(_ context.Context, job *Job) error {

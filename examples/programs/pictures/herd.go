@@ -24,8 +24,8 @@ type herd struct {
 	meanWait float64   // the mean time that a client waits in total, in seconds
 	perBin   []float64 // the number of retries in each interval of 0.2 s, in the first trial
 
-	// known contains the results of another simulator for the fields peak, latePeak and meanWait. The
-	// tests compare these results with the fields.
+	// known contains the results of another simulator for the fields `peak`, latePeak and meanWait.
+	// The tests compare these results with the fields.
 	known [3]float64
 }
 

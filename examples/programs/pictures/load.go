@@ -17,11 +17,11 @@ type load struct {
 	failing      float64 // the probability that an attempt fails
 	plain        outcome // the result of the simulation without a budget
 	budgeted     outcome // the result of the simulation with a budget
-	plainForm    outcome // the same as in the field plain, by the formula in threeRetries
-	budgetedForm outcome // the same as in the field budgeted, by the formula in withinBudget
+	plainForm    outcome // the same as in the field `plain`, by the formula in threeRetries
+	budgetedForm outcome // the same as in the field `budgeted`, by the formula in withinBudget
 
 	// The next two fields are published results of the simulator of Marc Brooker. The tests compare
-	// these results with the fields plain and budgeted.
+	// these results with the fields `plain` and `budgeted`.
 
 	known        outcome // Brooker's result with three retries and without a budget
 	knownNoRetry float64 // Brooker's result without retries: the share of calls that succeed

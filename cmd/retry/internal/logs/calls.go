@@ -151,8 +151,8 @@ func (l *Files) find(r *event) (found *Trace) {
 // seconds.
 const startTolerance = 2 * time.Second
 
-// close removes a call from the open calls and passes it to the function of Each. The parameter cut
-// says why the log does not show the end of the call. It is "" if the log shows the end.
+// close removes a call from the open calls and passes it to the function of Each. The parameter
+// `cut` says why the log does not show the end of the call. It is "" if the log shows the end.
 func (l *Files) close(call *Trace, cut string) {
 	call.Cut = cmp.Or(call.Cut, cut)
 	l.records -= len(call.Records)

@@ -25,7 +25,7 @@ const (
 type sibling struct {
 	path   string // a path from the mapping around the block; "/..." is a path from the document
 	bounds scope
-	says   string                     // the note about the setting, if the field bounds is nothing
+	says   string                     // the note about the setting, if the field `bounds` is nothing
 	when   string                     // the only value that gets the note; "" if every value gets it
 	absent func(*Block) time.Duration // returns the default; nil if there is no default
 }

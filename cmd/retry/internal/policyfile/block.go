@@ -21,7 +21,7 @@ type Block struct {
 
 	node      *yaml.Node
 	documents []*yaml.Node    // the documents of the file
-	original  *yaml.Node      // the field node before its templates were replaced by values
+	original  *yaml.Node      // the field `node` before its templates were replaced by values
 	beside    *place          // the mapping around the block; nil if there is none
 	dialect   string          // the dialect that the block's place in the file shows; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read

@@ -122,7 +122,7 @@ const grpcTimeout = "a gRPC request has its own timeout, which replaces the time
 type concurrency struct {
 	budget, percent, least string  // the keys of a budget, which is a share of the active requests
 	most                   string  // the key that limits concurrent retries if there is no budget
-	missing                float64 // the limit if the key in the field most is not set; 0: no limit
+	missing                float64 // the limit if the key in the field `most` is not set; 0: no limit
 }
 
 var (

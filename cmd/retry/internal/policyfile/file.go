@@ -18,7 +18,7 @@
 //     of the other systems use it to read values.
 //   - settings.go takes keys from a mapping, duration.go reads durations, beside.go reads settings
 //     next to a block, and templates.go replaces templates by their defaults.
-//   - nodes.go walks through YAML nodes. place.go has the type place, which is a mapping with a
+//   - nodes.go walks through YAML nodes. place.go has the type `place`, which is a mapping with a
 //     pointer to the mapping around it. spelling.go compares spellings of keys, and finds
 //     misspelled keys.
 //   - system.go reads the systems of services for the command retry simulate.

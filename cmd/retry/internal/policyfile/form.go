@@ -28,14 +28,14 @@ type form struct {
 	factor   float64
 	cap      time.Duration // the longest delay; 0 is no limit
 	jitter   retry.Jitter
-	around   bool // whether jitter may make a delay longer than the field cap
+	around   bool // whether jitter may make a delay longer than the field `cap`
 	timeout  time.Duration
 	elapsed  time.Duration
 	budget   *retry.Budget
 	delays   retry.Schedule // the delays, in place of base, factor and cap; nil if they are not listed
 }
 
-// longestList is the largest number of delays that the method policy computes for a Schedule. If
+// longestList is the largest number of delays that the method `policy` computes for a Schedule. If
 // there are more delays, the policy gets an Exponential.
 const longestList = 100
 

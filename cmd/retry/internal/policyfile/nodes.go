@@ -14,7 +14,7 @@ type entry struct {
 	line  int
 	value *yaml.Node
 
-	// The function walk sets these fields. For a key of a mapping, `under` is the same as `key`. For
+	// The function `walk` sets these fields. For a key of a mapping, `under` is the same as `key`. For
 	// an element of a list, `under` is the key whose value is the list.
 	under string
 	in    *place // the mapping that contains the key `under`
@@ -24,8 +24,8 @@ type entry struct {
 // come last. A merged key is left out if the mapping has the same key itself.
 func entries(node *yaml.Node) []entry { return slices.Collect(eachEntry(node)) }
 
-// eachEntry yields the entries that the function entries returns. It makes no list of the entries,
-// because such a list could need as much memory as all nodes of the file.
+// eachEntry yields the entries that the function `entries` returns. It makes no list of the
+// entries, because such a list could need as much memory as all nodes of the file.
 func eachEntry(node *yaml.Node) iter.Seq[entry] {
 	return func(yield func(entry) bool) {
 		switch node.Kind {
@@ -155,6 +155,6 @@ func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	below(node, nil, nil, "")
 }
 
-// deepest is how many keys deep the function walk looks into a file. A block below this
+// deepest is how many keys deep the function `walk` looks into a file. A block below this
 // depth is found only if the user writes the path to it.
 const deepest = 100

@@ -99,7 +99,7 @@ func (s *shape) last() string {
 }
 
 // byKey maps the last key of a path to the indexes of the shapes with this key. The keys of the map
-// are results of the function fold, which returns the same text for all spellings of a key.
+// are results of the function `fold`, which returns the same text for all spellings of a key.
 var byKey = map[string][]int{}
 
 func init() {
@@ -111,7 +111,7 @@ func init() {
 
 // recognize returns the index of the shape that fits an entry. It returns -1 if no shape fits. The
 // path leads from a node, such as the root of the file, to the entry. In e.in and in each place
-// around it, the field depth must be the number of keys from the same node.
+// around it, the field `depth` must be the number of keys from the same node.
 func recognize(path []string, e entry) int {
 	if e.in == nil || len(e.under) > longestKey {
 		return -1

@@ -26,7 +26,7 @@ type settings struct {
 	plain  func(key string) string // returns the same text for all spellings of a key
 	path   string                  // the path that findings write before a key, such as "backoff."
 	values map[string]json.RawMessage
-	keys   []string  // the known keys: the keys for which the method pull was called so far
+	keys   []string  // the known keys: the keys for which the method `pull` was called so far
 	listed *[]string // the paths of the known keys of the outer mapping and of all inner mappings
 	wrong  *invalid
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// The parser and an evaluation panic with a failure if they cannot go on. The function try turns
+// The parser and an evaluation panic with a failure if they cannot go on. The function `try` turns
 // a failure into an error.
 type failure struct{ error }
 

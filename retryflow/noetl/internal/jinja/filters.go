@@ -67,7 +67,7 @@ func lowered(e *evaluation, in Value, _ []Value) Value { return e.text(lower(e.u
 func uppered(e *evaluation, in Value, _ []Value) Value { return e.text(upper(e.unmarked(in))) }
 
 // unmarked returns the text of a value for the filters "lower" and "upper". It rejects a value of
-// the type markup, which is a text that is marked as safe, because these filters would lose the
+// the type `markup`, which is a text that is marked as safe, because these filters would lose the
 // mark.
 func (e *evaluation) unmarked(v Value) string {
 	if isA[markup](v) {

@@ -48,9 +48,9 @@ func Parse(source string, rand func() float64) (*Template, error) {
 func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expression != nil }
 
 // Truth reports whether the expression of t is true in the sense of Jinja's "if". t.Single() must
-// be true. The function lookup returns the value of a name and true. If the name is missing, lookup
-// returns false. If lookup returns false with an error as the value, the evaluation fails with this
-// error.
+// be true. The function `lookup` returns the value of a name and true. If the name is missing,
+// lookup returns false. If lookup returns false with an error as the value, the evaluation fails
+// with this error.
 func (t *Template) Truth(lookup func(name string) (any, bool)) (holds bool, err error) {
 	err = t.evaluate(lookup, func(e *evaluation) { holds = truth(t.parts[0].expression.eval(e)) })
 	return holds, err
