@@ -192,8 +192,8 @@ func (r *Retries[request]) Forget(req request) {
 	delete(r.states, req)
 }
 
-// NumRequeues returns how often req has failed since its last success. A Requeue without an
-// error counts as a failure.
+// NumRequeues returns how many attempts for req in a row have failed or have asked for a Requeue. A
+// failure after a Requeue starts again with 1.
 func (r *Retries[request]) NumRequeues(req request) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
