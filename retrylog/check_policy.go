@@ -87,6 +87,10 @@ func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	early := previous.Delay - (e.Elapsed - previous.Elapsed)
 	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
 	switch {
+	case e.Reset && !j.healthy(previous) && previous.Kind != retry.AttemptFinished:
+		err = fmt.Errorf("reset is true, but under the policy no attempt restarts the count of "+
+			"attempts (HealthyAfter is %v, AttemptTimeout is %v)",
+			j.policy.HealthyAfter, j.policy.AttemptTimeout)
 	case e.Reset && !j.healthy(previous):
 		err = fmt.Errorf("reset is true, but under the policy an attempt of %v does not restart "+
 			"the count of attempts (HealthyAfter is %v, AttemptTimeout is %v)",
