@@ -134,9 +134,9 @@ func isOwnFault(opts *sql.TxOptions, err error) bool {
 }
 
 // TxFunc is [Tx] for libraries with their own transactions: pgx, GORM, sqlx, bun, ent. Each
-// attempt calls transact. transact must begin a transaction, call body with it exactly once,
-// commit if body returns nil, and roll back if body returns an error. For pgx and for GORM,
-// transact is one of these functions:
+// attempt calls `transact`. `transact` must begin a transaction, call `body` with it exactly once,
+// commit if `body` returns nil, and roll back if `body` returns an error. For pgx and for GORM,
+// `transact` is one of these functions:
 //
 //	func(ctx context.Context, body func(pgx.Tx) error) error {
 //		return pgx.BeginFunc(ctx, pool, body)
@@ -146,8 +146,8 @@ func isOwnFault(opts *sql.TxOptions, err error) bool {
 //		return db.WithContext(ctx).Transaction(body)
 //	}
 //
-// body runs fn with the context of the attempt, so TxFunc knows whether fn succeeded. If fn
-// succeeded and transact returns an error, COMMIT has failed. The error is then a permanent
+// `body` runs fn with the context of the attempt, so TxFunc knows whether fn succeeded. If fn
+// succeeded and `transact` returns an error, COMMIT has failed. The error is then a permanent
 // [*UnknownCommitError], unless the server refused the commit. The rules of [Tx] about fn,
 // RetryIf, Classify and timeouts apply to TxFunc too.
 //
@@ -157,21 +157,21 @@ func isOwnFault(opts *sql.TxOptions, err error) bool {
 // TxFunc returns nil. If fn then fails and TxFunc retries, the later statements may be applied
 // twice.
 //
-// transact runs in each attempt, so it must have no other side effects. transact must not begin its
-// transaction inside another transaction. The inner transaction would be only a savepoint, and the
-// outer transaction could still undo what TxFunc has reported as committed. After an error in the
-// outer transaction, PostgreSQL also refuses each statement of each retry. TxFunc cannot notice an
-// outer transaction, because only transact knows its connection. Turn off the library's own
+// `transact` runs in each attempt, so it must have no other side effects. `transact` must not begin
+// its transaction inside another transaction. The inner transaction would be only a savepoint, and
+// the outer transaction could still undo what TxFunc has reported as committed. After an error in
+// the outer transaction, PostgreSQL also refuses each statement of each retry. TxFunc cannot notice
+// an outer transaction, because only `transact` knows its connection. Turn off the library's own
 // retries.
 //
-// If transact returns nil although body returned an error, the outcome is unknown. The same is
-// true if transact calls body again after fn succeeded, and then returns an error. If transact
-// returns nil without calling body, the call ends with a permanent error.
+// If `transact` returns nil although `body` returned an error, the outcome is unknown. The same is
+// true if `transact` calls `body` again after fn succeeded, and then returns an error. If
+// `transact` returns nil without calling `body`, the call ends with a permanent error.
 //
 // TxFunc cannot close the connection to a server that became read-only. Let the driver close the
 // connection: set RejectReadOnly of go-sql-driver/mysql, or an OnPgError of pgx that returns false
 // for SQLSTATE 25006. With target_session_attrs=read-write, pgx refuses such a server when it opens
-// a connection. TxFunc does not know whether transact begins a read-only transaction. So if a
+// a connection. TxFunc does not know whether `transact` begins a read-only transaction. So if a
 // statement writes in a read-only transaction, TxFunc treats the error of this statement like the
 // error of a server that became read-only, and retries in vain.
 //
@@ -245,9 +245,9 @@ func functionError(err error) error {
 	return err
 }
 
-// databaseSQL returns the function that Tx uses as transact. If guarded is true, this function sets
-// a savepoint before it calls body. databaseSQL is small enough to be inlined, so its closure is
-// not allocated.
+// databaseSQL returns the function that Tx uses as `transact`. If `guarded` is true, this function
+// sets a savepoint before it calls `body`. databaseSQL is small enough to be inlined, so its
+// closure is not allocated.
 func databaseSQL(
 	db Beginner, opts *sql.TxOptions, guarded bool,
 ) func(context.Context, func(*sql.Tx) error) error {
@@ -273,7 +273,7 @@ type run struct {
 // body calls fn and records the result in r.
 func (r *run) body(fn func() error) error {
 	r.calls++
-	r.failure = errNoReturn // the value remains if fn panics and transact recovers the panic
+	r.failure = errNoReturn // the value remains if fn panics and `transact` recovers the panic
 	err := check(fn())
 	if err == nil && r.ctx.Err() != nil {
 		err = fmt.Errorf("retrysql: the context ended before the commit: %w", r.ctx.Err())
@@ -285,7 +285,7 @@ func (r *run) body(fn func() error) error {
 	return err
 }
 
-// outcome returns the error of the attempt. err is the result of transact.
+// outcome returns the error of the attempt. err is the result of `transact`.
 func (r *run) outcome(err error) error {
 	switch {
 	case r.calls == 0 && err == nil:
@@ -295,7 +295,7 @@ func (r *run) outcome(err error) error {
 	case err == nil && r.failure == nil:
 		return nil
 	case err == nil:
-		return unknown(fmt.Errorf("%w; but transact returned nil", r.failure))
+		return unknown(fmt.Errorf("%w; the argument transact of TxFunc returned nil despite this error", r.failure))
 	case r.successes == 0 && (errors.Is(err, errEnded) || errors.Is(err, errLeft)):
 		return unknown(&rollbackError{r.failure, fmt.Errorf("%w; rollback: %w", r.failure, err)})
 	case r.successes == 0:

@@ -172,7 +172,7 @@ func TestTransactions(t *testing.T) {
 			text: "retry: permanent error after 1 attempt: retrysql: transact returned nil without calling body: no transaction ran"},
 		{name: "transact loses the function's error", fn: returns(errDeadlock), through: replacing(nil),
 			want: unknown, asked: []string{unwritten}, is: []error{errDeadlock},
-			text: inDoubt + "deadlock detected (SQLSTATE 40P01); but transact returned nil"},
+			text: inDoubt + "deadlock detected (SQLSTATE 40P01); the argument transact of TxFunc returned nil despite this error"},
 		{name: "the library itself retries and succeeds", scenes: failing("write", errDeadlock), through: twice,
 			want: retry.ReasonSuccess, asked: []string{rolledBack, committed}},
 		{name: "the library itself retries a failure, and the commit is refused", through: twice,

@@ -44,17 +44,22 @@ The file is YAML or JSON. This system has 30 database workers that hang for 10s:
     events:
       - {at: 20s, for: 10s, service: db, workers: 0}
 
-Instead of the key workers, an event may have slower: 3 (work takes three times
-as long), fail: 0.5 (half of the requests fail) or rate: 400/s. A service may
-also have the keys patience, clients, distribution, queue, cancel and lend. A
-call may also have the key budget. Without the key queue, the queue of a service
-is unlimited. docs/simulate.md explains each key.
+Instead of the key "workers", an event may have one of these keys:
+
+    slower: 3    work takes three times as long
+    fail: 0.5    half of the requests fail
+    rate: 400/s  calls come from outside at this rate
+
+A service may also have the keys "patience", "clients", "distribution", "queue",
+"cancel" and "lend". A call may also have the key "budget". Without the key
+"queue", the queue of a service is unlimited. docs/simulate.md explains each
+key.
 
 With -rescue, simulate tries changes that people often make to such a system:
 fewer attempts, shorter timeouts, a budget, full jitter, and other values of the
-keys queue, cancel and lend. Then it tries pairs of the changes that help. For
-each change that helps, it prints the verdict, the calls that are lost, and the
-margin. The margin is the highest rate of calls at which the changed system
+keys "queue", "cancel" and "lend". Then it tries pairs of the changes that help.
+For each change that helps, it prints the verdict, the calls that are lost, and
+the margin. The margin is the highest rate of calls at which the changed system
 comes back.
 
 With -compare, simulate also simulates a second system. Both systems get their
@@ -122,7 +127,8 @@ func simulate(s *streams, c *command, args []string) int {
 	return ok
 }
 
-// readSystems reads the systems in files. If it fails, it prints the reasons, and status is not ok.
+// readSystems reads the systems in files. If it fails, it prints the reasons, and `status` is not
+// `ok`.
 func (c *command) readSystems(s *streams, names []string) (all []explore.Simulation, status int) {
 	for _, name := range names {
 		file, err := s.readFile(name)

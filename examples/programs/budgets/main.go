@@ -361,9 +361,14 @@ func main() {
 	short := flag.Bool("blips", false, "print the table of blips")
 	flag.Parse()
 	line, head := row.outages,
-		"| budget of each process | outages not over, 1 process | outages not over, 10 processes |"+
-			" outages not over, 100 processes | outages not over, 1,000 processes |"+
-			" outages not over, 85 % load | outages not over, 90 % load | outages not over, 95 % load |"
+		"| budget of each process |"+
+			" how many of 24 outages are not over, 1 process |"+
+			" how many of 24 outages are not over, 10 processes |"+
+			" how many of 24 outages are not over, 100 processes |"+
+			" how many of 24 outages are not over, 1,000 processes |"+
+			" how many of 32 outages are not over, 85 % load |"+
+			" how many of 32 outages are not over, 90 % load |"+
+			" how many of 32 outages are not over, 95 % load |"
 	for _, h := range herds {
 		head += " calls lost if 1,000 more calls come " + h.name + " |"
 	}
