@@ -41,7 +41,7 @@ func (d Fixed) Delay(int) time.Duration { return max(0, time.Duration(d)) }
 // 1s, 2s, 3s. A value of zero or less gives no delay.
 type Linear time.Duration
 
-// Delay returns attempt * d, or 0 if d is negative.
+// Delay returns `attempt` * d, or 0 if d is negative.
 func (d Linear) Delay(attempt int) time.Duration {
 	return saturate.Mul(uint64(max(1, attempt)), max(0, time.Duration(d)))
 }
@@ -72,7 +72,7 @@ type Exponential struct {
 }
 
 // Delay returns Base * Factor^(attempt-1), computed in float64 and rounded down to whole
-// nanoseconds. If v is the exact value, the result is at most 1ns + v * attempt / 2^52 away from
+// nanoseconds. If v is the exact value, the result is at most 1ns + v * `attempt` / 2^52 away from
 // v. With a Factor of 2 and a Base of up to 100 days, the result is exact. If v is longer than
 // the longest duration, the result is the longest duration.
 func (e Exponential) Delay(attempt int) time.Duration {
@@ -116,8 +116,8 @@ func power(x float64, n uint64) float64 {
 // delay is treated as 0. Do not modify a Schedule while a Policy holds it.
 type Schedule []time.Duration
 
-// Delay returns s[attempt-1], or the last delay of s if attempt is above len(s). It returns 0 if s
-// is empty or if the delay is negative.
+// Delay returns s[attempt-1], or the last delay of s if `attempt` is above len(s). It returns 0 if
+// s is empty or if the delay is negative.
 func (s Schedule) Delay(attempt int) time.Duration {
 	if len(s) == 0 {
 		return 0

@@ -167,8 +167,8 @@ func (b *Budget) Success() {
 	}
 	whole := b.putBack(shareOf(b.Ratio), b.minSpent())
 	if b.remembers() && (whole || b.first.Load() == nil) {
-		// The method `look` reads the clock, which would be too slow for each success. So Success calls
-		// look only if b has gained a whole retry, or if this is the first use of b.
+		// The method `look` reads the clock, and this would be too slow for each success. So Success
+		// calls `look` only if b has gained a whole retry, or if this is the first use of b.
 		b.look()
 	}
 }
@@ -202,7 +202,7 @@ func (b *Budget) minSpent() int64 {
 	return 0
 }
 
-// look calls catchUp. If a field of b needs a clock, look first stores the time of the first use.
+// look calls catchUp. If a field of b needs a clock, `look` first stores the time of the first use.
 // It returns how much time has passed since the first use.
 func (b *Budget) look() time.Duration {
 	if b.first.Load() == nil && (b.RefillEvery >= leastRefill || b.remembers() || b.graces()) {
@@ -302,8 +302,8 @@ const (
 // fullOf returns how many billionths of a retry a full Budget with the Size `size` holds.
 func fullOf(size int) int64 { return min(max(0, int64(size)), mostTokens) * token }
 
-// shareOf returns how many billionths of a retry a success puts back. It returns 0 for NaN,
-// because NaN > 0 is false.
+// shareOf returns the part of a retry that a success puts back, in billionths of a retry. It
+// returns 0 for NaN, because NaN > 0 is false.
 func shareOf(ratio float64) int64 {
 	if ratio > 0 {
 		return int64(math.Round(min(ratio, 1) * token))

@@ -159,7 +159,7 @@ func LendBudget(
 		reserve = 1
 	}
 	lent = int(l.lend(max(0, int64(limit)), reserve))
-	out := &Budget{Size: lent} // the retries that may still come back
+	out := &Budget{Size: lent} // the lent retries that giveBack may still return
 	return lent, func(unspent int) {
 		n := out.takeUpTo(int64(unspent), 0)
 		for at := l; at != nil; at = at.outer {

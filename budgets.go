@@ -53,7 +53,7 @@ type use struct {
 	done   func()
 }
 
-// For returns the Budget of a target for one call. The caller must call done once when the call
+// For returns the Budget of a target for one call. The caller must call `done` once when the call
 // has ended. Until then, the target is not dropped. The key "" and keys of more than 1,024
 // bytes get the shared Budget. If the target is already kept, For allocates nothing.
 func (b *Budgets) For(key string) (budget *Budget, done func()) {
@@ -70,7 +70,7 @@ func (b *Budgets) For(key string) (budget *Budget, done func()) {
 	if key == "" || len(key) > longestKey || len(b.of) == mostTargets && !b.drop(now) {
 		return b.rest, func() {}
 	}
-	key = strings.Clone(key) // key may be a part of a long URL, which the map would keep in memory
+	key = strings.Clone(key) // `key` may be a part of a long URL, which the map would keep in memory
 	u := &use{budget: b.make(key), key: key, calls: 1, last: now}
 	u.done = func() {
 		b.mu.Lock()

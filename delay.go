@@ -41,8 +41,8 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 	}
 	switch {
 	case p.RetryAfter == RetryAfterAtLeast:
-		// If the window contains delays longer than retryAfter, the window is unchanged. Then draw raises
-		// a delay that is shorter than retryAfter to retryAfter.
+		// If the window contains delays longer than retryAfter, the window is unchanged. Then `draw`
+		// raises a delay that is shorter than retryAfter to retryAfter.
 		if retryAfter >= hi {
 			lo, hi = retryAfter, retryAfter
 		}
@@ -85,7 +85,7 @@ func (p *Policy) maxRetryAfter() time.Duration {
 // draw picks the Delay from the window. It stops a retry that would start later than MaxElapsed
 // allows, or after the context's deadline. The parameter `untilDeadline` is the time until the
 // deadline, or saturate.Max if there is no deadline. If the parameter `seed` is 0 and the window
-// has more than one delay, draw calls the policy's Source for a seed.
+// has more than one delay, `draw` calls the policy's Source for a seed.
 func (d *Decision) draw(
 	p *Policy, number int, seed uint64, elapsed, untilDeadline time.Duration, e *Error,
 ) {
@@ -121,7 +121,7 @@ func (d *Decision) draw(
 }
 
 // tooLate reports whether a retry would start later than `maxElapsed` allows. The parameter
-// `elapsed` is the time since the first attempt began, and `delay` is the time from now to the
+// `elapsed` is the time since the first attempt began, and `delay` is the time from `now` to the
 // retry.
 func tooLate(maxElapsed, elapsed, delay time.Duration) bool {
 	return maxElapsed > 0 && saturate.Add(elapsed, delay) > maxElapsed

@@ -41,7 +41,7 @@ func (p *Policy) limit() int {
 
 // declared returns the limit on attempts that p has before AttemptCap lowers it. The limit is the
 // result of the method `count`, or Unlimited if only MaxElapsed is set. If p sets no limit,
-// declared returns 0. Then p makes one attempt.
+// `declared` returns 0. Then p makes one attempt.
 func (p *Policy) declared() int {
 	if n := p.count(); n != 0 || p.MaxElapsed <= 0 {
 		return n
@@ -62,7 +62,7 @@ func (p *Policy) count() int {
 	}
 }
 
-// tighter returns the smaller of two limits on attempts. A limit of 0 is not set, so tighter
+// tighter returns the smaller of two limits on attempts. A limit of 0 is not set, so `tighter`
 // returns the other limit. Unlimited is larger than any number.
 func tighter(a, b int) int {
 	if a == 0 || a == Unlimited && b != 0 || b > 0 && b < a {
@@ -72,7 +72,7 @@ func tighter(a, b int) int {
 }
 
 // endless reports whether the attempts of a call may be unlimited. This is so if EffectiveMax is
-// Unlimited, or if p has a HealthyAfter, which can make the count of attempts begin anew. endless
+// Unlimited, or if p has a HealthyAfter, which can make the count of attempts begin anew. `endless`
 // ignores MaxElapsed.
 func (p *Policy) endless() bool { return p.HealthyAfter > 0 || p.limit() == Unlimited }
 
@@ -193,10 +193,10 @@ func (p *Policy) ask(err error) (f failure) {
 
 // decide sets the Reason and the window of a decision. p must be valid, and `limit` must be the
 // limit on attempts of p. The parameter `number` counts all failures, and `ofClass` counts the
-// failures of the same class. decide writes details for the text of an Error into e. It does not
+// failures of the same class. `decide` writes details for the text of an Error into e. It does not
 // set the Delay of a retry: the method `draw` sets it, after the caller has read the clock. The
-// caller reads the clock between decide and draw, because decide calls Backoff and Jitter, and the
-// time that these functions take counts as elapsed.
+// caller reads the clock between `decide` and `draw`, because `decide` calls Backoff and Jitter,
+// and the time that these functions take counts as elapsed.
 func (d *Decision) decide(p *Policy, f failure, limit, number, ofClass int, e *Error) {
 	q, nth, class := p, number, f.class // the delays will come from q.window(nth, ...)
 	if class != nil {

@@ -114,10 +114,10 @@ func writers() (inGo, inKeys *strings.Replacer) {
 	return strings.NewReplacer(fields...), strings.NewReplacer(keys...)
 }
 
-// finding returns a Finding about the setting that `token` names in allNames, such as "MaxDelay".
-// The parameter `format` is a format string for package fmt that also contains tokens in braces,
-// such as {MaxDelay}. The texts of String and InKeys both come from `format`, so they always say
-// the same thing.
+// finding returns a Finding about one setting. The parameter `token` is the token of this setting
+// in allNames, such as "MaxDelay". The parameter `format` is a format string for package fmt that
+// also contains tokens in braces, such as {MaxDelay}. The texts of String and InKeys both come from
+// `format`, so they always say the same thing.
 func finding(code, token, format string, values ...any) Finding {
 	f := Finding{
 		Code:   code,

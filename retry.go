@@ -74,9 +74,9 @@ func DoValue[T any](
 	return v, err
 }
 
-// A call is one call of [Do] or [Once]. Each of its steps (begin, enter, attempt, decide, pay,
-// announce, wait) reports whether the next step follows. A step that returns false has set the
-// Reason and the Cause. Then only the method `stop` is left to call.
+// A call is one call of [Do] or [Once]. Each of its steps (`begin`, `enter`, `attempt`, `decide`,
+// `pay`, `announce`, `wait`) reports whether the next step follows. A step that returns false has
+// set the Reason and the Cause. Then only the method `stop` is left to call.
 type call struct {
 	Error // the error that the call returns if it stops now
 
@@ -118,8 +118,8 @@ func (p *Policy) watches() bool {
 }
 
 // begin checks that the first attempt of the call is allowed. A queue may ask Once for an attempt
-// above the limit, for example after a worker died in the last attempt. Then begin sets the number
-// of attempts made to the limit, because the attempt above the limit is not made.
+// above the limit, for example after a worker died in the last attempt. Then `begin` sets the
+// number of attempts made to the limit, because the attempt above the limit is not made.
 func (c *call) begin(fn func(context.Context) error) bool {
 	switch {
 	case c.ctx == nil:
@@ -195,7 +195,7 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 		c.tell(AttemptStarted, began)
 		began = c.now() // so that the Took of the event does not include the time that OnEvent needs
 	}
-	c.spent, c.paid = c.paid, 0 // the retry is made, so refund must not give its tokens back
+	c.spent, c.paid = c.paid, 0 // the retry is made, so `refund` must not give its tokens back
 	if !c.timedOut {
 		c.Before = c.Err
 	}
@@ -293,9 +293,9 @@ func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 }
 
 // settle prepares the Budgets for the next retry. If NotAttempted has wrapped the error of the last
-// attempt, settle gives the tokens of this attempt back to the Budgets. After every attempt, settle
-// sets c.payer to the policy's Budget, or to nil if the next retry must not take a token from this
-// Budget.
+// attempt, `settle` gives the tokens of this attempt back to the Budgets. After every attempt,
+// `settle` sets c.payer to the policy's Budget, or to nil if the next retry must not take a token
+// from this Budget.
 func (c *call) settle(f failure) {
 	if f.unmade {
 		c.payers.refund(c.payer, c.spent)
@@ -391,7 +391,7 @@ func (c *call) waitBy(left time.Duration) bool {
 }
 
 // inTime checks that the retry can still begin. The parameter `late` is true if the wait took
-// longer than the delay. Then inTime checks MaxElapsed and the deadline again.
+// longer than the delay. If `late` is true, inTime checks MaxElapsed and the deadline again.
 func (c *call) inTime(now time.Time, late bool) bool {
 	if c.ctx.Err() != nil {
 		return c.stopByContext()

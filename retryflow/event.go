@@ -82,8 +82,8 @@ type eventJSON struct {
 	Faults    []string  `json:"faults,omitempty"`
 }
 
-// MarshalJSON writes the keys of [retry.Event.MarshalJSON], and the keys task, rule,
-// directive, to, limit, computed and faults. It does not write Outcome and Backoff.
+// MarshalJSON writes the keys of [retry.Event.MarshalJSON], and the keys `task`, `rule`,
+// `directive`, `to`, `limit`, `computed` and `faults`. It does not write Outcome and Backoff.
 func (e Event) MarshalJSON() ([]byte, error) {
 	base, err := json.Marshal(e.Event)
 	if err != nil {

@@ -26,7 +26,7 @@ func (o Outcome) Status() string {
 	return "success"
 }
 
-// withOutcome returns err together with the error of the outcome, if there is one.
+// withOutcome returns err. If the outcome o has an error, withOutcome joins this error to err.
 func withOutcome(err error, o Outcome) error {
 	if o.Err == nil {
 		return err

@@ -66,7 +66,7 @@ func taskError(task Task, v verdict, err error) error {
 	return err
 }
 
-// execute runs a task until its rules no longer say Retry. If the rules say Jump, execute also
+// execute runs a task until its rules no longer say Retry. If the rules say Jump, `execute` also
 // waits for the delay before the jump.
 func (r *run) execute(ctx context.Context, task Task) (v verdict, err error) {
 	var o Outcome

@@ -73,7 +73,7 @@ func (e *tooCloseError) Error() string {
 
 func (*tooCloseError) Unwrap() error { return context.DeadlineExceeded }
 
-// wait waits for the time d. If the Wait of the policy is set, wait calls it. In a test, Wait may
+// wait waits for the time d. If the Wait of the policy is set, `wait` calls it. In a test, Wait may
 // skip time: it returns before d has passed, and reports how much time it skipped. Then the method
 // `wait` sets the clock of r ahead by the skipped time.
 func (r *run) wait(ctx context.Context, d time.Duration) (skipped time.Duration, err error) {

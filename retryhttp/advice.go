@@ -73,13 +73,13 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 //	RateLimit-Reset, X-RateLimit-Reset,  seconds, or a time  the same, draft 06; GitHub,
 //	  X-Rate-Limit-Reset                                     GitLab, Okta
 //
-// The last three rows of the table are about quotas. The reset of a quota (t, reset, or a header
-// whose name ends in Reset) says when the quota is filled again. It is read only if the quota is
-// used up. A quota is used up if the number of remaining requests (r, remaining, or a header whose
-// name ends in Remaining) is 0. If this number is missing, a quota counts as used up if the status
-// is 429. If several quotas are used up, the longest wait applies. The value of a reset is a date
-// or a number. A number is a number of seconds to wait, or the seconds or milliseconds since 1970:
-// the size of the number decides.
+// The last three rows of the table are about quotas. The reset of a quota (`t`, `reset`, or a
+// header whose name ends in Reset) says when the quota is filled again. It is read only if the
+// quota is used up. A quota is used up if the number of remaining requests (`r`, `remaining`, or a
+// header whose name ends in Remaining) is 0. If this number is missing, a quota counts as used up
+// if the status is 429. If several quotas are used up, the longest wait applies. The value of a
+// reset is a date or a number. A number is a number of seconds to wait, or the seconds or
+// milliseconds since 1970: the size of the number decides.
 //
 // The Verdict for a 403 or 413 with a wait is Again, as in AdviceOf. The Verdict is Never if the
 // header Idempotent-Replayed of Stripe is true: the server has stored this answer for the
@@ -224,8 +224,8 @@ func aged(resp *http.Response, wait time.Duration) time.Duration {
 	return max(0, wait-age)
 }
 
-// decimal reads a decimal number, such as 12 or 1.5, and multiplies it by unit. If the result is
-// too long for a duration, decimal returns the longest duration.
+// decimal reads a decimal number, such as 12 or 1.5, and multiplies it by `unit`. If the result is
+// too long for a duration, `decimal` returns the longest duration.
 func decimal(value string, unit time.Duration) (time.Duration, bool) {
 	whole, fraction, fractional := strings.Cut(strings.TrimSpace(value), ".")
 	if !digits(whole) || fractional && !digits(fraction) {

@@ -41,8 +41,9 @@ type attempt struct {
 	status  int   // the status of the response; 0: there was no response
 	failure error // the error if the attempt has failed; nil: it succeeded, or has not ended yet
 
-	// before is the error of an earlier request of this attempt whose answer was lost. net/http or a
-	// Transport below has sent this request. If there was no such request, before is nil.
+	// The field `before` is the error of an earlier request that belonged to this attempt. net/http or
+	// a Transport below sent that request, and its answer was lost. If there was no such request,
+	// `before` is nil.
 	before error
 
 	to destination
@@ -235,8 +236,8 @@ func attemptFor(resp *http.Response) *attempt {
 		resp.Body = once
 		context.AfterFunc(ctx, func() {
 			// A panic of Close would crash the program here, so it is recovered. The caller still gets a
-			// panic: drain also calls once.Close, which panics again, and discard passes the second panic on
-			// to its caller.
+			// panic: `drain` also calls once.Close, which panics again, and `discard` passes the second
+			// panic on to its caller.
 			defer func() { _ = recover() }()
 			_ = once.Close()
 		})

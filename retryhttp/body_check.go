@@ -14,13 +14,13 @@ import (
 
 // WholeBody returns a function for the field Check that also reads the body of a response. This
 // function first calls the parameter `check`. If `check` accepts the response, the function reads
-// up to limit bytes of the body. If the body breaks off within these bytes, the attempt has failed.
-// If the body does not break off, the caller reads these bytes from memory. The caller reads the
-// rest of a longer body as it arrives.
+// up to `limit` bytes of the body. If the body breaks off within these bytes, the attempt has
+// failed. If the body does not break off, the caller reads these bytes from memory. The caller
+// reads the rest of a longer body as it arrives.
 //
-// WholeBody does not read a body whose Content-Length is above limit, a stream of events
-// (text/event-stream), or the connection after a 101. If limit is 0 or less, no body is read. If
-// check is nil, the function Check is used.
+// WholeBody does not read a body whose Content-Length is above `limit`, a stream of events
+// (text/event-stream), or the connection after a 101. If `limit` is 0 or less, no body is read. If
+// `check` is nil, the function Check is used.
 //
 // Reading the body is part of the attempt, so AttemptTimeout limits its time.
 func WholeBody(check CheckFunc, limit int64) CheckFunc {
@@ -59,13 +59,13 @@ func readBeginning(resp *http.Response, limit int64) *readBody {
 // gets the next event. In `judge`, return true for an event that comes before the answer, such as a
 // ping.
 //
-// judge gets the response, the name of the event and its data. The name is "" if the event has no
-// name. judge may keep the data. It gets neither comments nor events without data. If judge is nil,
-// every event is accepted. If check is nil, the function Check is used.
+// `judge` gets the response, the name of the event and its data. The name is "" if the event has no
+// name. `judge` may keep the data. It gets neither comments nor events without data. If `judge` is
+// nil, every event is accepted. If `check` is nil, the function Check is used.
 //
-// If the stream ends or breaks off before judge has accepted an event, the attempt has failed. If
-// judge has not decided after the first 64 KiB of the stream, the stream is accepted. The caller
-// reads the whole stream, including the events that judge got.
+// If the stream ends or breaks off before `judge` has accepted an event, the attempt has failed. If
+// `judge` has not decided after the first 64 KiB of the stream, the stream is accepted. The caller
+// reads the whole stream, including the events that `judge` got.
 //
 // The caller gets the response after the stream is accepted. Until then AttemptTimeout limits the
 // time.
@@ -167,8 +167,8 @@ func (r recorder) Read(p []byte) (n int, err error) {
 	return n, r.err
 }
 
-// errEnough is the error of a Read after the first 64 KiB of a stream, if judge has not decided by
-// then.
+// The Read of a recorder returns errEnough after the first 64 KiB of a stream. FirstEvent reads so
+// far only if its parameter `judge` has accepted no event, and then accepts the stream.
 var errEnough = errors.New("retryhttp: no event was accepted in the first 64 KiB")
 
 // emptyReads is how many calls of Read may return neither a byte nor an error. Package bufio has

@@ -37,11 +37,11 @@ func (x *exchange) keepBody(err error) {
 // canceling closes the connection. In two cases, canceling does not end the Read, and the caller
 // waits for it: the connection is from the user's own DialContext, and its Close does not end a
 // Read; or the body is from a protocol that the user has registered for http or https, and ignores
-// its context. To find out whether net/http made the body, discard would have to compare unexported
-// names.
+// its context. To find out whether net/http made the body, `discard` would have to compare
+// unexported names.
 //
 // Any other body may ignore its context, and would block the caller forever. So such a body is read
-// in a new goroutine, and discard returns after discardTime even if this goroutine is still
+// in a new goroutine, and `discard` returns after discardTime even if this goroutine is still
 // reading. The goroutine closes the body after its last Read. If it closed the body earlier, a Base
 // that pools its readers might use the reader for another response.
 func (a *attempt) discard(resp *http.Response, keep int) []byte {
@@ -114,7 +114,7 @@ func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 // buffer would then reveal bytes of another response.
 var unread = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
-// A kept stores the beginning of a body. One goroutine calls add, and another goroutine may call
+// A kept stores the beginning of a body. One goroutine calls `add`, and another goroutine may call
 // soFar at the same time. A nil *kept stores nothing.
 type kept struct {
 	mu   sync.Mutex
@@ -133,7 +133,7 @@ func (k *kept) add(p []byte) {
 	k.text, k.free = append(k.text, p...), k.free-len(p)
 }
 
-// soFar returns the bytes that are stored. After the call, add stores nothing more.
+// soFar returns the bytes that are stored. After the call, `add` stores nothing more.
 func (k *kept) soFar() []byte {
 	if k == nil {
 		return nil

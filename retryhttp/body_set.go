@@ -12,11 +12,11 @@ import (
 // SetBody sets the Body, GetBody and ContentLength of req. A [Transport] can then send the body
 // again, and so can http.Client after a redirect.
 //
-// If body can seek, as an *os.File can, SetBody notes its position, and each attempt sends the
+// If `body` can seek, as an *os.File can, SetBody notes its position, and each attempt sends the
 // bytes from this position on. Close such a body yourself after the request. Any other body, such
-// as a pipe, is read into memory and closed. limit is the largest number of bytes in memory. If the
-// body is longer, SetBody returns an error, and req can still be sent once. If limit is 0 or less,
-// a body that cannot seek must be empty.
+// as a pipe, is read into memory and closed. `limit` is the largest number of bytes in memory. If
+// the body is longer, SetBody returns an error, and req can still be sent once. If `limit` is 0 or
+// less, a body that cannot seek must be empty.
 //
 // Do not pass the body to http.NewRequest as well: pass nil there. http.NewRequest would hide the
 // method Seek of a body that has no method Close.
@@ -39,7 +39,7 @@ func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	})
 }
 
-// setBody sets the fields of req. getBody returns a body of size bytes.
+// setBody sets the fields of req. getBody returns a body of `size` bytes.
 func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error)) (err error) {
 	if size == 0 {
 		getBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -51,8 +51,8 @@ func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error
 	return nil
 }
 
-// measure returns the present position of seeker as start, and the number of bytes after this
-// position as size. ok is false if Seek fails, as it does for the *os.File of a pipe.
+// measure returns the present position of `seeker` as `start`, and the number of bytes after this
+// position as `size`. ok is false if Seek fails, as it does for the *os.File of a pipe.
 func measure(seeker io.Seeker) (size, start int64, ok bool) {
 	start, err := seeker.Seek(0, io.SeekCurrent)
 	if err != nil {

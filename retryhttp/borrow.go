@@ -26,8 +26,8 @@ import (
 // than the client has lent, the Reason of the error of this call is [retry.ReasonBorrowed].
 //
 // If the request has several Retry-Budget headers, the lowest number applies. A value that is not a
-// number counts as 0. A client cannot raise the number of retries above limit. If limit is below 1,
-// h has no retries.
+// number counts as 0. A client cannot raise the number of retries above `limit`. If `limit` is
+// below 1, h has no retries.
 //
 // If you use an http.TimeoutHandler, pass the TimeoutHandler to BorrowBudget. Do not pass the
 // handler that BorrowBudget returns to http.TimeoutHandler, because then the response after a
@@ -107,8 +107,8 @@ type loan struct {
 }
 
 // borrow returns a context that has a Budget. The number of retries in the Budget is the parameter
-// limit. If a value of the header lentName is lower, the lowest value applies. A value that is not
-// a number counts as 0.
+// `limit`. If a value of the header lentName is lower, the lowest value applies. A value that is
+// not a number counts as 0.
 func borrow(ctx context.Context, values []string, limit int) (context.Context, *loan) {
 	size := (&retry.Budget{Size: limit}).Left() // between 0 and the largest Size of a Budget
 	for _, value := range values {
@@ -123,8 +123,8 @@ func borrow(ctx context.Context, values []string, limit int) (context.Context, *
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
 // close ends the loan, and returns the value of the response's header spentName. It empties the
-// Budget, because the remaining retries go back to the client. Call close only once: a second call
-// would report all retries as spent.
+// Budget, because the remaining retries go back to the client. Call `close` only once: a second
+// call would report all retries as spent.
 func (l *loan) close() string {
 	ctx := retry.WithBudget(context.Background(), l.budget)
 	unspent, _ := retry.LendBudget(ctx, l.budget.Size, false)

@@ -22,8 +22,8 @@ type hostKey struct {
 	key string
 }
 
-// budgetOf returns the Budget for the target of a URL. The caller must call done when it no longer
-// uses the Budget.
+// budgetOf returns the Budget for the target of a URL. The caller must call `done` when it no
+// longer uses the Budget.
 func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
 	h, last := hostOf(u), t.last.Load()
 	if last == nil || last.host != h {
@@ -37,7 +37,7 @@ func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
 
 // budgetOf returns the Budget for a request under the policy p, or nil if the request has no
 // Budget. If neither p nor t sets a Budget, budgetOf returns the Budget of the request's target,
-// and done must be called after its use. In all other cases, done is nil.
+// and `done` must be called after its use. In all other cases, `done` is nil.
 func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, done func()) {
 	switch {
 	case p.Budget != nil:

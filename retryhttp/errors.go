@@ -47,8 +47,8 @@ func asNetError(err error) error {
 }
 
 // checked calls the methods of err that this package and package retry need. If one of these
-// methods panics, checked returns a permanent error. Otherwise it returns err. The methods of a nil
-// pointer to an error type often panic.
+// methods panics, `checked` returns a permanent error. Otherwise it returns err. The methods of a
+// nil pointer to an error type often panic.
 func checked(err error) error {
 	panicked := harmless.Ask("retryhttp", err, func(err error) {
 		var timeout interface{ Timeout() bool }

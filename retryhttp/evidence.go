@@ -23,7 +23,7 @@ type evidence struct {
 	got   atomic.Int32 // the connections that Base has got: gotNone, gotConn or gotHTTP1
 	wrote atomic.Int32 // how often a whole header was written to a connection
 	waits atomic.Bool  // a header was written, and the answer to it has not begun
-	again atomic.Bool  // Base has got a connection while waits was true, so it repeats the request
+	again atomic.Bool  // Base has got a connection while `waits` was true: it repeats the request
 }
 
 // The values of evidence.got. The field `got` says both whether there was a connection and whether
@@ -39,9 +39,9 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
 		GetConn: func(string) { e.asked.Store(true) },
 		GotConn: func(info httptrace.GotConnInfo) {
-			// If Base gets a connection before the answer has begun, it repeats the request. The hook
-			// WroteHeaders would notice this too late: over HTTP/2, net/http may call WroteHeaders after it
-			// has got the answer.
+			// If Base gets another connection after the header was written, but before the answer has
+			// begun, then Base is sending the request again. The hook WroteHeaders would notice this too
+			// late: over HTTP/2, net/http may call WroteHeaders after it has got the answer.
 			if e.waits.Load() {
 				e.again.Store(true)
 			}
@@ -69,7 +69,7 @@ func overHTTP1(conn net.Conn) bool {
 }
 
 // mayBeDone reports whether the server may have processed a request that failed with err. It
-// reports true unless there is evidence to the contrary. canceled reports whether the context of
+// reports true unless there is evidence to the contrary. `canceled` reports whether the context of
 // the request is done.
 //
 // A server does not process a request before it has the whole header. So if no header was written,
@@ -106,7 +106,7 @@ var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
 // spelled in this way. Therefore this function replaces the key by its lower-case form, which
 // net/http does not look up, and which means the same to a server. net/http also repeats a GET,
 // HEAD, OPTIONS or TRACE if it has no body, or if its GetBody returns a body. Therefore this
-// function lets GetBody fail after the header has been written. If there is no body, it sets an
+// function makes GetBody fail after the header has been written. If there is no body, it sets an
 // empty body and a GetBody. Over HTTP/1 an empty body sends nothing.
 //
 // If http2 is true, the function does not set an empty body. Over HTTP/2, a request with an empty
@@ -175,8 +175,8 @@ func gaveUp(err error) bool {
 
 // refused reports whether err says that an HTTP/2 server has not processed the request (RFC 9113
 // section 8.7). Either the server refused the stream, or it sent a GOAWAY that names an earlier
-// stream as the last one. If err joins several errors, refused reports false, because these errors
-// may be about several requests.
+// stream as the last one. If err joins several errors, `refused` reports false, because these
+// errors may be about several requests.
 func refused(err error) bool {
 	for {
 		var reset streamError

@@ -39,7 +39,7 @@ import (
 //     the last response, prepared by handOver, or the error. "cleanUp" discards the last response
 //     if the caller does not get it.
 //
-// If the body of a download breaks off, a new exchange fetches the missing bytes: see fetch
+// If the body of a download breaks off, a new exchange fetches the missing bytes: see `fetch`
 // (resume.go). This exchange has the same steps, but its loop calls another function instead of
 // "attempt". When the loop calls this function for the first time, the function returns the error
 // of the broken body. After that, it calls "attempt".
@@ -50,11 +50,11 @@ import (
 type exchange struct {
 	context.Context // the context of req
 
-	// The methods RoundTrip, fetch, run and loopPolicy set these fields before the first attempt.
+	// The methods RoundTrip, `fetch`, `run` and loopPolicy set these fields before the first attempt.
 	t      *Transport
 	req    *http.Request // the caller's request
 	policy *retry.Policy // the policy of WithPolicy, or else the Policy of the Transport
-	checks CheckFunc     // the Check of the Transport; in fetch (resume.go), a function that calls it
+	checks CheckFunc     // the Transport's Check; in `fetch` (resume.go), a function that calls it
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
 	budget *retry.Budget // the Budget for retries; nil: no limit (a nil Budget allows all retries)
 	done   func()        // ends the use of a target's Budget; nil: `budget` is no target's Budget
@@ -81,7 +81,7 @@ type exchange struct {
 }
 
 // run calls fn for each attempt that the loop makes. In RoundTrip, fn is the method `attempt`. In
-// fetch, fn is a function that calls this method.
+// `fetch`, fn is a function that calls `attempt`.
 func (x *exchange) run(fn func(context.Context) error) error {
 	x.Context = x.req.Context()
 	return x.complete(retry.Do(x, x.loopPolicy(), fn))
@@ -186,7 +186,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 }
 
 // next makes the next attempt. Its context is a child of the context of the caller's request. If
-// the server may have processed the previous attempt without confirming it (see isLost), next
+// the server may have processed the previous attempt without confirming it (see isLost), `next`
 // stores the previous attempt in x.lost. There is one exception: if x.lost got no response, and the
 // previous attempt got a response, x.lost is unchanged.
 func (x *exchange) next() *attempt {
@@ -236,7 +236,7 @@ func (x *exchange) check(err error) error {
 }
 
 // unsent returns the error of an attempt that is not sent because of err. The error includes the
-// error of the previous attempt. If err is nil, unsent returns nil.
+// error of the previous attempt. If err is nil, `unsent` returns nil.
 func (x *exchange) unsent(what string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
@@ -251,8 +251,8 @@ func (x *exchange) unsent(what string, err error) error {
 // that the server works. After a success, retry.Do adds the Ratio. A response with a Retry-After
 // does not show that the server works, because it asks for fewer requests.
 //
-// settle also sets x.skipBudget: the first retry after a 401 or a 407 takes nothing from the Budget
-// of a target, because the request may need only new credentials.
+// `settle` also sets x.skipBudget: the first retry after a 401 or a 407 takes nothing from the
+// Budget of a target, because the request may need only new credentials.
 func (x *exchange) settle() {
 	works := x.failure != nil && x.resp != nil && healthy(x.resp.StatusCode) &&
 		retry.RetryAfterOf(x.failure) == 0
@@ -276,7 +276,7 @@ var (
 )
 
 // classify is the Classify of the loop. If the request may not be sent again after this failure,
-// classify returns a NonRetryable class. Otherwise it returns the class of the caller's Classify,
+// `classify` returns a NonRetryable class. Otherwise it returns the class of the caller's Classify,
 // and adds SkipBudget if x.skipBudget is set.
 func (x *exchange) classify(err error) *retry.Class {
 	cause := x.cannotRepeat()
@@ -339,7 +339,7 @@ func (x *exchange) discard() {
 //   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
 //     lost. Then Before is the error of that request. Either an earlier attempt has sent the
 //     request, or net/http or a Transport below has sent it within the last attempt. But if the
-//     loop has set Before, complete does not change it. The loop sets Before if the last error is
+//     loop has set Before, `complete` does not change it. The loop sets Before if the last error is
 //     only a timeout, for example because Check did not return in time.
 //
 // OnEvent has already got the event CallFinished, without these details.
@@ -403,7 +403,7 @@ func (x *exchange) handOver(err error) *http.Response {
 // and discards the last response if the caller does not get it. cleanUp also runs after a panic.
 func (x *exchange) cleanUp() {
 	if x.done != nil {
-		x.done() // first, because Close and discard may panic
+		x.done() // first, because Close and `discard` may panic
 	}
 	if x.last == nil && x.req.Body != nil {
 		_ = x.req.Body.Close() // no attempt has closed it

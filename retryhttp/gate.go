@@ -41,8 +41,8 @@ type Gate struct {
 	//
 	// If Key is nil, the key consists of the scheme, the host, and a hash of the headers
 	// Authorization, X-Api-Key, Api-Key, X-Goog-Api-Key (Google) and Ocp-Apim-Subscription-Key
-	// (Azure). So a 429 for one tenant does not hold back the requests of other tenants. If scheme
-	// and host together have more than 1,024 bytes, the key is "".
+	// (Azure). So a 429 for one tenant does not hold back the requests of other tenants. If `scheme`
+	// and `host` together have more than 1,024 bytes, the key is "".
 	Key func(*http.Request) string
 
 	// Max is the longest pause after one response; 0 or less means a minute. A request may be held
@@ -113,8 +113,8 @@ func (g *Gate) newPassage(x *exchange) *passage {
 	return &passage{Gate: g, x: x, key: key}
 }
 
-// hold waits until the gate is open. elapsed is the time since the call began. If the limits of the
-// call do not allow such a long wait, hold returns at once with the error of the call.
+// hold waits until the gate is open. `elapsed` is the time since the call began. If the limits of
+// the call do not allow such a long wait, `hold` returns at once with the error of the call.
 func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	began := time.Now()
 	ctx, policy := p.x.req.Context(), p.x.policy
@@ -163,7 +163,7 @@ func (p *passage) unsent() error {
 	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))
 }
 
-// learn closes the gate if a response asks to wait. failure is the error of the attempt.
+// learn closes the gate if a response asks to wait. `failure` is the error of the attempt.
 func (p *passage) learn(status int, failure error) {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusForbidden:
@@ -181,5 +181,5 @@ func (p *passage) learn(status int, failure error) {
 }
 
 // holds reports whether the Gate holds back requests with the key of this exchange at present. If p
-// is nil, holds reports false.
+// is nil, `holds` reports false.
 func (p *passage) holds() bool { return p != nil && !p.pauses.Last(p.key).Over(time.Now()) }

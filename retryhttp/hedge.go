@@ -82,7 +82,7 @@ type Hedge struct {
 	// which is enough for one second request.
 	Budgets func(*http.Request) *retry.Budget
 
-	// OnHedge is called once for each second request, before RoundTrip returns. won reports whether
+	// OnHedge is called once for each second request, before RoundTrip returns. `won` reports whether
 	// RoundTrip returns the answer of the second request. OnHedge is called in the goroutine of
 	// RoundTrip, with the context of the request that RoundTrip got. OnHedge may be nil.
 	OnHedge func(ctx context.Context, won bool)
@@ -265,7 +265,8 @@ func (q *raceRequest) send() {
 }
 
 // judge decides whether an answer with a status of 400 or above is successful, and whether it asks
-// to wait. If the answer of a second request asks to wait, judge closes the Gate of the Transport.
+// to wait. If the answer of a second request asks to wait, `judge` closes the Gate of the
+// Transport.
 func (q *raceRequest) judge() {
 	// If there is no Transport above, q.r.req is the caller's own request. The caller may change it as
 	// soon as the other request has won, so q.req is used instead.
@@ -281,13 +282,13 @@ func (q *raceRequest) judge() {
 	}
 }
 
-// settle returns the request whose answer RoundTrip returns. RoundTrip calls settle if the first
-// request took longer than the duration After. If the second request may still succeed, settle
+// settle returns the request whose answer RoundTrip returns. RoundTrip calls `settle` if the first
+// request took longer than the duration After. If the second request may still succeed, `settle`
 // waits for it.
 func (r *race) settle() *raceRequest {
 	best, wins := &r.first, r.first.ok || r.first.asks
-	// If the first answer is a failure and the second request is in flight, release stores the body of
-	// the first answer. This frees its connection, for which the second request may be waiting.
+	// If the first answer is a failure and the second request is in flight, `release` stores the body
+	// of the first answer. This frees its connection, for which the second request may be waiting.
 	kept := wins || !r.hasSecond() || best.release()
 	won := r.end(best, wins)
 	if won == nil { // the second request may succeed
@@ -322,8 +323,8 @@ func (r *race) hasSecond() bool {
 
 // release reads the body of a failed answer into memory, so that its connection is free. Otherwise
 // the second request may wait for this connection forever, if Base is an http.Transport with
-// MaxConnsPerHost. If the body is too long or too slow for discard, release drops the answer and
-// returns false.
+// MaxConnsPerHost. If the body is too long or too slow for `discard`, `release` drops the answer
+// and returns false.
 func (q *raceRequest) release() (kept bool) {
 	if !hasText(q.resp) {
 		return true
@@ -353,7 +354,7 @@ var errDropped = errors.New("retryhttp: the body of the first answer was too lon
 // An endedBody stores whether a body was read to its end.
 type endedBody struct {
 	io.ReadCloser
-	ended atomic.Bool // atomic, because discard may return while its goroutine still calls Read
+	ended atomic.Bool // atomic, because `discard` may return while its goroutine still calls Read
 }
 
 func (b *endedBody) Read(p []byte) (int, error) {

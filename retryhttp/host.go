@@ -13,7 +13,7 @@ import (
 // A host is the target of HTTP requests. It consists of a scheme, a name or an address, and a port.
 type host struct {
 	scheme, name string
-	addr         netip.Addr // an IPv6 address; then name is ""
+	addr         netip.Addr // an IPv6 address; then `name` is ""
 	port         string     // "": the default port of the scheme
 }
 
@@ -90,5 +90,5 @@ func punycode(name string) string {
 	_ = req.Write(&sent)
 	_, header, _ := strings.Cut(sent.String(), "\r\nHost: ")
 	host, _, _ := strings.Cut(header, "\r\n")
-	return cmp.Or(host, name) // host is empty if net/http refuses to send the name
+	return cmp.Or(host, name) // `host` is empty if net/http refuses to send the name
 }

@@ -29,7 +29,7 @@ func hasKey(req *http.Request) bool {
 
 // keyed reports whether req sends an idempotency key. With this key, a server recognizes a request
 // that it has already got. net/http does not send a header without a value. For such a header,
-// keyed returns false, although hasKey returns true.
+// `keyed` returns false, although hasKey returns true.
 func keyed(req *http.Request) bool {
 	return req != nil &&
 		(len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)

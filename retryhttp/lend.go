@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/internal/ctxvalue"
 )
 
-// LendBudget returns a RoundTripper that sends requests through base, and lends retries to the
+// LendBudget returns a RoundTripper that sends requests through `base`, and lends retries to the
 // server of each request. It takes these retries from the Budgets of the request's context (see
 // [retry.WithBudget]). The parameter `limit` is the largest number of retries that it lends for one
 // request. The header Retry-Budget of the request contains the number of lent retries, and the
@@ -47,8 +47,8 @@ import (
 // connection, LendBudget sets the header Retry-Budget to 0 before the header is sent. This does not
 // work with a base that copies the header, such as some bases for tracing.
 //
-// If base is nil, http.DefaultTransport is used. If limit is below 1, the header Retry-Budget is
-// always 0.
+// If `base` is nil, http.DefaultTransport is used. If `limit` is below 1, the header Retry-Budget
+// is always 0.
 func LendBudget(base http.RoundTripper, limit int) http.RoundTripper {
 	return &lender{under: Transport{Base: base}, limit: limit}
 }
@@ -72,7 +72,7 @@ type lender struct {
 	http2 map[host]bool // true: all answers of this host came over HTTP/2
 }
 
-// CloseIdleConnections closes the idle connections of base. http.Client calls it.
+// CloseIdleConnections closes the idle connections of `base`. http.Client calls it.
 func (l *lender) CloseIdleConnections() { l.under.CloseIdleConnections() }
 
 // RoundTrip sends a request and lends retries to its server. It puts back the retries that the
@@ -155,7 +155,7 @@ func (l *lender) onlyHTTP2(h host) bool {
 }
 
 // learn stores the protocol of an answer that has come from a host. If 1,000 hosts are stored,
-// learn deletes all of them before it stores a new host.
+// `learn` deletes all of them before it stores a new host.
 func (l *lender) learn(h host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,8 +185,8 @@ func ledAway(req *http.Request) bool {
 	return false
 }
 
-// number parses a text, which must consist only of digits. If the value of the text is above limit,
-// the result n is limit.
+// number parses a text, which must consist only of digits. If the value of the text is above
+// `limit`, the result n is `limit`.
 func number(text string, limit int) (n int, ok bool) {
 	for i := range len(text) {
 		digit := int(text[i]) - '0'

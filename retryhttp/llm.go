@@ -220,9 +220,9 @@ func (f *failureLLM) isOpening(event string, data []byte) bool {
 	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data)
 }
 
-// isEmptyChunk reports whether data is a chunk of a chat completion without a piece of the answer.
-// The first chunk of OpenAI contains only a role and an empty text. The first chunk of Azure has no
-// choices.
+// isEmptyChunk reports whether `data` is a chunk of a chat completion without a piece of the
+// answer. The first chunk of OpenAI contains only a role and an empty text. The first chunk of
+// Azure has no choices.
 func isEmptyChunk(data []byte) bool {
 	var chunk struct {
 		Choices []struct {
@@ -253,7 +253,7 @@ func isEmptyChunk(data []byte) bool {
 // may write a byte order mark before the value, or more text after it.
 func firstValue(text []byte) (value json.RawMessage) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	_ = json.NewDecoder(bytes.NewReader(text)).Decode(&value) // a text without JSON leaves value nil
+	_ = json.NewDecoder(bytes.NewReader(text)).Decode(&value) // a text without JSON leaves `value` nil
 	return value
 }
 
@@ -292,7 +292,7 @@ func (f *failureLLM) detailCode() string {
 // status 200 before they check the request. Then the Code is the status that the response would
 // have had.
 func (f *failureLLM) isFinal() bool {
-	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves status 0
+	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves `status` 0
 	again := isTransient(status) || status == http.StatusConflict || status == statusFull
 	return f.nameIn(finalLLM) != "" || status >= 400 && status <= 599 && !again
 }
@@ -359,7 +359,7 @@ func isError(value json.RawMessage) bool {
 }
 
 var (
-	// openingsLLM are the names of events that come before the first piece of an answer.
+	// openingsLLM contains the names of events that come before the first piece of an answer.
 	openingsLLM = []string{
 		"ping", "message_start", "content_block_start", // Anthropic
 		"response.created", "response.queued", "response.in_progress", // OpenAI
@@ -370,8 +370,8 @@ var (
 		"step.start", "content.start", // Gemini
 	}
 
-	// unpaidLLM are the codes of errors that are permanent, whatever the status is: OpenAI sends some
-	// of them with a 429.
+	// unpaidLLM contains codes of errors. An error with such a code is permanent, whatever the status
+	// is. OpenAI sends some of these errors with a 429.
 	unpaidLLM = []string{
 		"billing_error", "enforced_spend_limit_reached", // Anthropic
 		"insufficient_quota", "billing_not_active", "billing_hard_limit_reached", // OpenAI
@@ -385,8 +385,9 @@ var (
 		"budget_exceeded", // the proxy LiteLLM sends it with a 429
 	}
 
-	// finalLLM are the codes of errors that are permanent in a stream. In a body, the status decides
-	// instead, because some servers send invalid_request_error with a 429.
+	// finalLLM contains codes of errors. If a stream contains an error with such a code, the error is
+	// permanent. In the body of another response, the status decides instead, because some servers
+	// send invalid_request_error with a 429.
 	finalLLM = []string{
 		"invalid_request_error", "authentication_error", "permission_error", // Anthropic, and OpenAI
 		"not_found_error", "request_too_large", // Anthropic

@@ -59,7 +59,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		a = attemptFor(resp)
 	case resp.Body != io.ReadCloser(&a.body):
 		// The caller, or a RoundTripper around the Transport, has replaced the body. The new body may
-		// ignore the context of the attempt: see discard.
+		// ignore the context of the attempt: see `discard`.
 		a.readEnds = false
 	}
 	text := a.discard(resp, keptBytes)

@@ -89,8 +89,8 @@ func strongETag(resp *http.Response) string {
 }
 
 // If a download has read progressBytes bytes, the next retry takes nothing from the Budget. After
-// such a retry, the download must read as many bytes again. The number is about the size of a
-// request with its headers.
+// this retry, the bytes are counted from 0 again. The number is about the size of a request with
+// its headers.
 const progressBytes = 1 << 10
 
 // A download is the body that the caller gets if Transport.Resume is set. A Read of the download
@@ -297,7 +297,7 @@ func (d *download) isEnd(resp *http.Response) bool {
 }
 
 // open checks that a response is a part that starts at off, and reads its first bytes into p. If
-// the response is something else, open returns an error that says what is wrong.
+// the response is something else, `open` returns an error that says what is wrong.
 func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	ranges := resp.Header["Content-Range"]
 	isPart := resp.StatusCode == http.StatusPartialContent
@@ -340,8 +340,8 @@ func isByteRanges(resp *http.Response) bool {
 	})
 }
 
-// span reads a Content-Range that starts at off. end is the offset after the last byte of the
-// range. total is the length of the whole body, or -1 if it is still unknown.
+// span reads a Content-Range that starts at off. `end` is the offset after the last byte of the
+// range. `total` is the length of the whole body, or -1 if it is still unknown.
 func (d *download) span(value string) (end, total int64, err error) {
 	rest, ok := strings.CutPrefix(strings.ToLower(value), fmt.Sprintf("bytes %d-", d.off))
 	last, size, _ := strings.Cut(rest, "/")

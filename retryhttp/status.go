@@ -26,7 +26,7 @@ func healthy(status int) bool {
 // undone reports whether a status says that the server has refused the request before processing
 // it. Then even a POST may be sent again. A 429 counts because servers check the rate limit before
 // they process a request. The function Check retries only some of these statuses, and some only
-// with a Retry-After. A Check of the user may retry all of them.
+// with a Retry-After. A user's own Check may retry all these statuses.
 func undone(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, // RFC 9110 section 15.5.2: the request "has not been applied"

@@ -102,11 +102,11 @@ func (e *StatusError) Error() string {
 	return text + strings.TrimSpace(status) + unpaidText(e.unpaid)
 }
 
-// keep sets the Body of e to the first keptBytes of text. It does nothing if Body is already set.
+// keep sets the Body of e to the first keptBytes of `text`. It does nothing if Body is already set.
 // It also does nothing if e is the error of another response, such as the response of a token
-// server. The parameter `text` is the beginning of the body of a response. The parameter `requests`
-// contains every value that the field Request of this response has had. There can be several
-// values, because a Check may replace the Request.
+// server. The parameter `text` is the beginning of the body of a response. A Check may have
+// replaced the Request of this response. The parameter `requests` contains the present Request and
+// all earlier ones.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 	// The requests must be compared before hasBody is read. If e is the error of a response to another
 	// call, that call may be writing hasBody at the same time, and reading it would be a data race.
@@ -116,11 +116,12 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 }
 
 // forgetBody prevents the method `keep` from setting the Body of the StatusError in the parameter
-// failure. It is called before the response of this StatusError is discarded. A Check may return
+// `failure`. It is called before the response of this StatusError is discarded. A Check may return
 // the same error again for a later attempt, and then the Body must not come from the later
 // response. The method `keep` alone could not prevent this: it recognizes a response by the field
-// Request, and the responses of a call usually have the same Request. The parameter `requests`
-// contains all values that the field Request of the discarded response has had.
+// Request, and the responses of a call usually have the same Request. A Check may have replaced the
+// Request of the discarded response. The parameter `requests` contains the present Request and all
+// earlier ones.
 func forgetBody(failure error, requests ...*http.Request) {
 	if e := statusErrorIn(failure); e != nil && slices.Contains(requests, e.request) && e.hasBody {
 		e.hasBody = false

@@ -110,7 +110,8 @@ import (
 // earlier attempt. Such an attempt got no answer, a 408, a 5xx, or an answer that broke off. A 408
 // counts because the timeouts of some frameworks send it after a handler has begun its work. Fiber
 // and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
-// connection breaks. Before reports such a repeat too.
+// connection breaks. If the answer to this repeat is a 4xx, the field Before says that net/http has
+// repeated the request.
 //
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There is
 // one exception: a proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
@@ -249,7 +250,7 @@ type Transport struct {
 	Resume bool
 
 	targets targets
-	origin  *Transport // a clone uses the targets of origin; nil: t uses its own targets
+	origin  *Transport // a clone uses the targets of `origin`; nil: t uses its own targets
 }
 
 // RoundTrip sends a request until an attempt succeeds or the policy says to stop. It returns the

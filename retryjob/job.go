@@ -115,10 +115,10 @@ func (o Outcome) Interrupted() bool {
 // ErrPanicked is the error of an attempt that panicked or called runtime.Goexit.
 var ErrPanicked = errors.New("the attempt panicked")
 
-// Run makes one attempt of a job and calls settle with the Outcome. Run calls settle exactly
+// Run makes one attempt of a job and calls `settle` with the Outcome. Run calls `settle` exactly
 // once, in the goroutine of its caller, after all events were reported. This is also true if fn
 // or a callback of the policy panics or calls runtime.Goexit. Run does not recover a panic: the
-// panic goes on when settle has returned. If a callback panics, the result of the attempt is
+// panic goes on when `settle` has returned. If a callback panics, the result of the attempt is
 // unchanged, and Run calls no callback again.
 //
 // Run makes the attempt with [retry.Once], so Run never waits. A deadline of ctx ends the
@@ -148,9 +148,9 @@ func Run(
 	// The four deferred functions run in reverse order. If fn panics, the fourth function makes the
 	// decision. If a callback panics, the third function makes the decision without callbacks. If
 	// Backoff, Jitter or Source panics, the second function makes the decision with the delays of
-	// retry.Default. The first function calls settle. One deferred function for all these steps would
-	// not be enough, because a callback can call runtime.Goexit, which ends the function that called
-	// the callback.
+	// retry.Default. The first function calls `settle`. One deferred function for all these steps
+	// would not be enough, because a callback can call runtime.Goexit, which ends the function that
+	// called the callback.
 	defer func() { settle(r.outcome) }()
 	defer r.again(ctx, p, withDelaysOfDefault)
 	defer r.again(ctx, p, withoutCallbacks)

@@ -52,9 +52,9 @@ type RedriveResult struct {
 }
 
 // Spread returns the time from the start of a redrive until the job with this key runs again. The
-// duration is between 0 and window, and all durations are equally likely. It depends only on
-// key and window, so every process computes the same duration. If window is 0 or below, Spread
-// returns 0.
+// duration is between 0 and `window`, and all durations are equally likely. It depends only on
+// `key` and `window`, so every process computes the same duration. If `window` is 0 or below,
+// Spread returns 0.
 func Spread(key string, window time.Duration) time.Duration {
 	// Draw returns the same random number for the same seed and attempt. No attempt has the number -1,
 	// so the result does not repeat the random number of one of the job's delays.

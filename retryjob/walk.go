@@ -30,9 +30,9 @@ func Stuck(err error) error { return stuckError{err} }
 func isStuck(err error) bool { return errors.As(err, new(stuckError)) }
 
 // Walk does the work of Redrive that is the same in every queue. It is for authors of adapters.
-// Walk calls iterate once, and iterate must call [Walk.Look] for each dead letter of the queue. To
-// stop early, iterate returns an error. Walk returns the counts even if it returns an error. Every
-// error begins with `adapter`, which is the name of the adapter's package.
+// Walk calls `iterate` once, and `iterate` must call [Walk.Look] for each dead letter of the queue.
+// To stop early, `iterate` returns an error. Walk returns the counts even if it returns an error.
+// Every error begins with `adapter`, which is the name of the adapter's package.
 func (o RedriveOptions) Walk(adapter string, iterate func(*Walk) error) (RedriveResult, error) {
 	o.Window = min(o.Window, longestWindow)
 	w := &Walk{options: o, began: time.Now()}

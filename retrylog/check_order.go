@@ -9,7 +9,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// checkNext returns an error if r cannot be the next event of a call. previous is the event
+// checkNext returns an error if r cannot be the next event of a call. `previous` is the event
 // before r, or nil if r is the first event.
 func (r *Record) checkNext(previous *Record) error {
 	err := r.checkAlone()
@@ -195,7 +195,7 @@ func expected(previous, r *Record) (want retry.Event, ok bool) {
 	return want, true
 }
 
-// maxMayDiffer reports whether Max may differ between previous and e because the policy became
+// maxMayDiffer reports whether Max may differ between `previous` and e because the policy became
 // invalid. With an invalid policy, a queue still makes one attempt. Max is then the number of
 // this attempt.
 func maxMayDiffer(previous, e retry.Event) bool {

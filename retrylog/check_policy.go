@@ -12,7 +12,8 @@ import (
 // [LineError] for the first line that cannot come from a call with the policy p. If there is no
 // such line, it returns nil. Check compares these facts:
 //
-//   - Max must be the limit of p. For a job with its own limit, pass p.ForJob(limit).
+//   - The Max of an event in the log must be the number of attempts to which p limits a call. For a
+//     job with its own limit, pass p.ForJob(limit).
 //   - For each retry, the jitter window in the log must equal the window that p computes from the
 //     Number and the Retry-After of this retry. The jitter window is the range from Lo to Hi, from
 //     which the delay is drawn.
@@ -108,7 +109,7 @@ func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 
 // healthy reports whether an attempt ran past HealthyAfter. The parameter `previous` is the last
 // event of the attempt. If the log contains no events about attempts, it does not say how long the
-// attempt ran. In this case, healthy reports whether any attempt under the policy can run past
+// attempt ran. In this case, `healthy` reports whether any attempt under the policy can run past
 // HealthyAfter.
 func (j judge) healthy(previous retry.Event) bool {
 	p := retry.Policy{AttemptTimeout: j.policy.AttemptTimeout, HealthyAfter: j.policy.HealthyAfter}
@@ -191,7 +192,7 @@ func mismatch(reason retry.Reason) error {
 }
 
 // decide computes the decision of e again with the policy. If the class of the failure is
-// unknown, decide assumes a class whose delay is always the Delay of e.
+// unknown, `decide` assumes a class whose delay is always the Delay of e.
 func (j judge) decide(e retry.Event) retry.Decision {
 	p := j.policy.ForJob(0) // e may come from a job, which waits for a longer Retry-After than a call
 	p.RetryIf = nil

@@ -94,7 +94,7 @@ func (l *Reader) decodeObjects(prefix, data []byte, from string, torn, isCarried
 
 // beginning matches the first characters of an event in JSON, as a Writer or slog's JSONHandler
 // writes it. It cannot match inside a JSON string, because quotation marks are escaped there. If it
-// matches an object inside another object, split ends the outer object there, so the outer object
+// matches an object inside another object, `split` ends the outer object there, so the outer object
 // counts as cut off. The inner object is not an event, because it lacks required keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
@@ -103,9 +103,9 @@ var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 const mostInLine = 1000
 
 // split returns the JSON values of a line. The result `torn` reports whether a part of the line is
-// missing. If a part is missing, split skips each text that is not JSON: it goes on at the next
-// match of `beginning`. If no part is missing, split stops at the first text that is not JSON. The
-// result `fault` says why an event is not valid JSON.
+// missing. If a part is missing, `split` skips each text that is not JSON: it goes on at the next
+// match of `beginning`. If no part is missing, `split` stops at the first text that is not JSON.
+// The result `fault` says why an event is not valid JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
@@ -140,7 +140,7 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 	return all, torn, fault
 }
 
-// add adds r to the events of the line. prefix is the text before the event. If a logger wrote r
+// add adds r to the events of the line. `prefix` is the text before the event. If a logger wrote r
 // without a time, r gets the time in the prefix. If the prefix has no time, r gets the start of
 // the wait before a retry (Due minus Delay). If r has no Due either, r gets the time of the event
 // before.

@@ -36,9 +36,9 @@ type Answer struct {
 
 	// Calls is how many calls came from outside between the start of the first event and the end of
 	// the run. Retries do not change this number. Lost and LostWithoutRetries are how many of these
-	// calls did not work, with and without retries. They do not include the usual share of such calls.
-	// For example, if 2 % of the calls did not work before the first event, 2 % of Calls do not count
-	// as lost.
+	// calls failed in the run with retries and in the run without. They do not include the usual share
+	// of failed calls. For example, if 2 % of the calls before the first event failed, 2 % of Calls do
+	// not count as lost.
 	Calls              int `json:"calls"`
 	Lost               int `json:"lost"`
 	LostWithoutRetries int `json:"lost_without_retries"`

@@ -60,7 +60,7 @@ const (
 type budget struct {
 	full, share int64 // Size and Ratio, in billionths of a retry
 
-	// refill, decay and grace are RefillEvery, a 16th of Remember, and Grace, in nanoseconds. A
+	// `refill`, `decay` and `grace` are RefillEvery, a 16th of Remember, and Grace, in nanoseconds. A
 	// value of 0 means off.
 	refill, decay, grace int64
 

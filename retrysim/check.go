@@ -14,13 +14,13 @@ type Condition struct {
 	needs   time.Duration // the least time to simulate after the last event
 	service string        // the service that the Condition is about; "" if there is none
 
-	// miss returns the amount by which a run misses the Condition, and what happened. amount is 0 or
+	// miss returns the amount by which a run misses the Condition, and what happened. `amount` is 0 or
 	// negative if the Condition holds.
 	miss func(s System, r Result) (amount float64, what string)
 }
 
 // RecoversWithin demands that the system recovers within d after the end of its last event.
-// A system without events must work from the start.
+// The calls of a system without events must succeed from the start.
 func RecoversWithin(d time.Duration) Condition {
 	return Condition{
 		text:  fmt.Sprintf("recovers within %v", d),
@@ -71,7 +71,7 @@ func (s System) loadAt(order []string, r Result, service string, second int) flo
 	return float64(requests) / normal[service]
 }
 
-// GoodputAtLeast demands that at least this share of all calls from outside works, counted
+// GoodputAtLeast demands that at least this share of all calls from outside succeeds, counted
 // over the whole run. 0.99 is 99 %.
 func GoodputAtLeast(share float64) Condition {
 	return Condition{
@@ -129,7 +129,7 @@ func Check(s System, conditions ...Condition) error {
 	return errors.New("retrysim: " + strings.Join(texts, "; "))
 }
 
-// The struct misses counts the runs that miss a Condition, and keeps what happened in the worst
+// The struct `misses` counts the runs that miss a Condition, and keeps what happened in the worst
 // run.
 type misses struct {
 	runs  int

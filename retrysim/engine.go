@@ -50,7 +50,7 @@ type service struct {
 
 	busy    int // workers that handle a request
 	queue   []entry
-	queued  int  // how many entries of queue are not stale
+	queued  int  // how many entries of `queue` are not stale
 	feeding bool // true while the method `feed` runs
 	calls   uint32
 
@@ -61,7 +61,7 @@ type service struct {
 	waited, started int
 	wait            float64 // the sum of the waits of all requests that got a worker
 
-	// integral is the sum of busy x time in this second, up to the time that the field `since`
+	// integral is the sum of `busy` x time in this second, up to the time that the field `since`
 	// contains.
 	integral, since int64
 
@@ -274,7 +274,7 @@ func (e *engine) arrive(v *service) {
 
 func (v *service) hasWorker() bool { return v.pool < 0 || v.busy < v.pool }
 
-// integrate brings v.integral, the sum of busy x time, up to the present time.
+// integrate brings v.integral, the sum of `busy` x time, up to the present time.
 func (e *engine) integrate(v *service) {
 	v.integral += int64(v.busy) * (e.now - v.since)
 	v.since = e.now

@@ -18,19 +18,19 @@ type Outcome struct {
 
 	// EmptyIn is an estimate of the time from the end of the run until the queues are empty. It is
 	// set only if Verdict is Draining. If Verdict is Draining and EmptyIn is 0, there is no estimate.
-	// Then enough calls worked in the last 3 seconds, but not yet for 10 seconds.
+	// Then enough calls succeeded in the last 3 seconds, but not yet for 10 seconds.
 	EmptyIn time.Duration `json:"empty_in,omitzero"`
 
 	// Relapses is how often the system failed again after a recovery. A failure counts if too few
-	// calls worked in 10 consecutive seconds.
+	// calls succeeded in 10 consecutive seconds.
 	Relapses int `json:"relapses,omitzero"`
 
 	Calls  int `json:"calls"`  // calls from outside
-	Worked int `json:"worked"` // calls that were answered within the Patience
+	Worked int `json:"worked"` // calls that succeeded within the Patience
 
-	// Lost is how many calls did not work since the start of the first event. It does not include the
-	// usual share of such calls. For example, if 2 % of the calls did not work before this event, 2 %
-	// of the calls since its start do not count as lost.
+	// Lost is how many of the calls since the start of the first event failed. It does not include the
+	// usual share of failed calls. For example, if 2 % of the calls before this event failed, 2 % of
+	// the calls since its start do not count as lost.
 	Lost int `json:"lost"`
 
 	// Wasted is the share of the work that was done for callers that had given up. Only the work of

@@ -28,7 +28,7 @@ func (s stream) share() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 // exponential returns an exponentially distributed time with this mean, by the method of von
 // Neumann. It draws numbers as long as each number is smaller than the number before it. If the
 // length of this decreasing sequence is odd, its first number is the result, as a share of the
-// mean. If the length is even, exponential draws a new sequence and adds the mean to the result.
+// mean. If the length is even, `exponential` draws a new sequence and adds the mean to the result.
 func (s stream) exponential(mean float64) int64 {
 	for means := 0.0; ; means++ {
 		first := s.Uint64()

@@ -18,7 +18,7 @@ type request struct {
 	down     *request // the request of the attempt in flight
 	attempt  int32    // the number of the attempt; an attempt past HealthyAfter counts as number 1
 	left     int32    // retries that are left of the lent Budget; -1 if no Budget was lent
-	gen      uint32   // the generation; an older event or entry about this request is stale
+	gen      uint32   // the generation of this request; an event or entry with a lower one is stale
 	client   uint32
 	call     uint32 // the number of the call, among all calls that the service makes
 	before   int32  // how many attempts came before the last attempt that ran past HealthyAfter
@@ -77,7 +77,7 @@ func (e *engine) newRequest() (r *request) {
 	return r
 }
 
-// enter starts an admitted request if a worker is idle. If no worker is idle, enter puts the
+// enter starts an admitted request if a worker is idle. If no worker is idle, `enter` puts the
 // request into the queue.
 func (e *engine) enter(r *request) {
 	if r.hasWorker() {
@@ -110,7 +110,7 @@ func (e *engine) start(r *request) {
 	}
 }
 
-// proceed starts the next call of a request. If the request has no further call, proceed answers
+// proceed starts the next call of a request. If the request has no further call, `proceed` answers
 // the request.
 func (e *engine) proceed(r *request) {
 	if int(r.step) == len(r.edges) {
@@ -122,8 +122,8 @@ func (e *engine) proceed(r *request) {
 	e.startAttempt(r)
 }
 
-// answer ends the request r. If another request waits for the answer to r, the method `answer` also
-// ends the attempt of that request.
+// The method `answer` ends the request r. If another request waits for r, the method also ends the
+// attempt of the waiting request.
 func (e *engine) answer(r *request, err error) {
 	up, left := r.up, max(0, r.left)
 	if r.outside {

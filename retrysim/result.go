@@ -25,7 +25,7 @@ type Result struct {
 // A Second counts the calls from outside that began in one second.
 type Second struct {
 	Calls  int `json:"calls"`
-	Worked int `json:"worked"` // calls that were answered within the Patience of their service
+	Worked int `json:"worked"` // calls that succeeded within the Patience of their service
 }
 
 // A Load counts the requests to one service in a run.
@@ -47,7 +47,7 @@ type Load struct {
 // A LoadSecond counts the requests to one service in one second.
 type LoadSecond struct {
 	Calls  int `json:"calls"`  // calls from outside that began in this second
-	Worked int `json:"worked"` // how many of these calls were answered within the Patience
+	Worked int `json:"worked"` // how many of these calls succeeded within the Patience
 
 	Requests int     `json:"requests"` // requests that arrived
 	Rejected int     `json:"rejected"` // requests refused by a full queue or a Fail event

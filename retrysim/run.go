@@ -24,7 +24,8 @@ func Run(s System, seed uint64) (Result, error) {
 	return r, nil
 }
 
-// simulate makes one run of s, and judges the run by the calls that worked in it. s must be valid.
+// simulate makes one run of s, and judges the run by the calls that succeeded in it. s must be
+// valid.
 func (s System) simulate(seed uint64) (Result, error) { return s.goOn(newEngine(s, seed)) }
 
 // goOn simulates the Duration of s, and then the longest Patience. The engine may have been made

@@ -141,7 +141,7 @@ func (v *Service) sizes() []*int {
 }
 
 // divided returns a copy of s in which the rates of calls, the workers and the queues are divided
-// by divisor. The clients of each service are divided too. If a service has only one client, the
+// by `divisor`. The clients of each service are divided too. If a service has only one client, the
 // sizes of its Budgets are divided instead.
 func (s System) divided(divisor int) System {
 	if divisor == 1 {

@@ -35,8 +35,8 @@ type Service struct {
 	// process). 0 means that no calls come from outside.
 	Rate float64
 
-	// Patience is how long a caller from outside waits. A call does not count as working if its
-	// answer takes longer. 0 means 5s.
+	// Patience is how long a caller from outside waits. A call whose answer takes longer than the
+	// Patience counts as failed. 0 means 5s.
 	Patience time.Duration
 
 	// Clients is how many instances this service has. A random instance handles each request. Each

@@ -29,7 +29,7 @@ func (s System) firstAt() time.Duration {
 }
 
 // patience returns the longest Patience of the services of s, in seconds. After the Duration of
-// s, a run goes on for this time to see whether the last calls work.
+// s, a run goes on for this time to see whether the last calls succeed.
 func (s System) patience() (seconds int) {
 	for _, v := range s.Services {
 		if v.Rate > 0 {

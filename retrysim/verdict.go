@@ -9,21 +9,21 @@ import (
 const (
 	window    = 3   // calls are counted over this many seconds
 	hold      = 10  // a recovery or a relapse counts after it has lasted this many seconds
-	goodShare = 0.9 // enough calls work if their share is at least this part of the usual share
+	goodShare = 0.9 // enough calls succeed if their share is at least this part of the usual share
 )
 
 // A Verdict says whether a system recovers after its events.
 type Verdict string
 
 const (
-	// Recovers means that, after the last event, enough calls work for 10 consecutive seconds at
-	// each service that is called from outside. Enough calls work if, in every 3 consecutive seconds
-	// of these 10, the share of calls that work is at least 90 % of the share before the first event.
-	// A system without events recovers if its calls work from the start.
+	// Recovers means that, after the last event, enough calls succeed for 10 consecutive seconds at
+	// each service that is called from outside. Enough calls succeed if, in every 3 consecutive
+	// seconds of these 10, the share of calls that succeed is at least 90 % of the share before the
+	// first event. A system without events recovers if its calls succeed from the start.
 	Recovers Verdict = "recovers"
 
 	// Draining means that the system has not recovered when the run ends. But its queues are getting
-	// shorter, or its calls have worked again for less than 10 seconds.
+	// shorter, or its calls have succeeded again for less than 10 seconds.
 	Draining Verdict = "not back yet"
 
 	// StaysDown means that the system has not recovered and that its queues do not get shorter.
@@ -34,7 +34,7 @@ const (
 	Overloaded Verdict = "overloaded"
 )
 
-// judge sets the Outcome of a run from the calls that worked. A call counts in the second in
+// judge sets the Outcome of a run from the calls that succeeded. A call counts in the second in
 // which it began, so that a burst of late answers does not hide new failures.
 func (s System) judge(r *Result) {
 	up, overloaded := s.judgeCalls(r)
@@ -55,9 +55,9 @@ func (s System) judge(r *Result) {
 	}
 }
 
-// judgeCalls counts the lost calls. up[i] reports whether enough calls work in the window of 3
-// seconds that starts at second i. It is true only if enough calls work at every service that is
-// called from outside. overloaded is true if too few calls worked before the first event.
+// judgeCalls counts the lost calls. up[i] reports whether enough calls succeed in the window of 3
+// seconds that starts at second i. It is true only if enough calls succeed at every service that is
+// called from outside. `overloaded` is true if too few calls succeeded before the first event.
 func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 	before, most := int(s.firstAt()/time.Second), -1.0
 	up = make([]bool, len(r.Seconds)-window+1)
@@ -92,7 +92,7 @@ func (s System) judgeCalls(r *Result) (up []bool, overloaded bool) {
 // recovery returns the second at which the last recovery begins. It ignores all seconds before
 // `end`, so the result is at least `end`. It returns -1 if the system has not recovered, or has
 // failed again after its last recovery. The result `relapses` is how often the system failed again.
-// It has failed again if too few calls work for as many seconds as the constant `hold` says.
+// It has failed again if too few calls succeed for as many seconds as the constant `hold` says.
 func recovery(up []bool, end int) (back, relapses int) {
 	back = -1
 	for i, run := end, 0; i < len(up); i++ {
@@ -121,12 +121,12 @@ func sum(rows []LoadSecond) (calls, worked int) {
 	return calls, worked
 }
 
-// enoughWorked reports whether enough calls worked: at least 90 % of the calls that usually work,
-// less a tolerance. The parameter `usual` is the share of calls that usually work. The tolerance is
-// for random differences: it is two standard deviations of the number of calls that work. One
-// simulated call may represent several calls of a larger system. The parameter `scale` is the
-// number of these calls. The larger `scale` is, the larger is the tolerance. If all calls usually
-// work, the tolerance is 0.
+// enoughWorked reports whether enough calls succeeded. Enough is at least 90 % of the calls that
+// usually succeed, less a tolerance. The parameter `usual` is the share of calls that usually
+// succeed. The tolerance is for random differences: it is two standard deviations of the number of
+// calls that succeed. One simulated call may represent several calls of a larger system. The
+// parameter `scale` is the number of these calls. The larger `scale` is, the larger is the
+// tolerance. If all calls usually succeed, the tolerance is 0.
 func enoughWorked(calls, worked int, usual float64, scale int) bool {
 	n := float64(calls)
 	chance := 2 * math.Sqrt(float64(n*usual)*(1-usual)*float64(scale))

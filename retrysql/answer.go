@@ -42,8 +42,8 @@ func elsewhere(err error) bool {
 // after they have sent COMMIT. If the connection breaks before the answer, SafeToRetry of pgx 5.12
 // returns true, and other drivers return driver.ErrBadConn.
 //
-// If err contains an answer of the server and also an error that says that the connection was
-// lost, refused returns false. The answer may belong to another statement, such as a rollback whose
+// If err contains an answer of the server and also an error that says that the connection was lost,
+// `refused` returns false. The answer may belong to another statement, such as a rollback whose
 // error transact has joined with the error of COMMIT.
 func refused(err error) bool {
 	a := answerOf(err)

@@ -54,7 +54,7 @@ func (s sqlState) passes() bool {
 // refused reports whether this answer to COMMIT means that nothing was applied. It returns false
 // for codes that are not failures (classes 00 to 02). It also returns false for lost connections,
 // shutdowns, crashes, interruptions and full disks, because they may come after the commit was
-// written. The answer may come from a server other than PostgreSQL. So refused returns false for
+// written. The answer may come from a server other than PostgreSQL. So `refused` returns false for
 // class 70, which contains MySQL's interruptions, and for class HY, which ODBC and MySQL use for
 // all kinds of errors.
 func (s sqlState) refused() bool {

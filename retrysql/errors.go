@@ -96,8 +96,8 @@ func walk(err error, yield func(error) bool) bool {
 	return true
 }
 
-// check returns err, or a permanent error if a method of err panics. To find this out, check calls
-// the methods of err that will be called later.
+// check returns err, or a permanent error if a method of err panics. To find this out, `check`
+// calls the methods of err that will be called later.
 func check(err error) error {
 	panicked := harmless.Ask("retrysql", err, func(err error) {
 		isTransient(err)

@@ -27,7 +27,7 @@ type lease struct {
 	conn *sql.Conn
 
 	caller *sql.Conn // nil, or the *sql.Conn that the caller passed; it is a key of busyConns
-	stuck  bool      // whether a panic has left conn locked, so that closing it would block for ever
+	stuck  bool      // whether a panic has left `conn` locked, so that closing it would block for ever
 }
 
 // begin begins a transaction. If db is a pool, the lease takes a connection from the pool.
@@ -82,14 +82,14 @@ func ask(database func() error) (err error) {
 	return check(database())
 }
 
-// The method `transaction` calls body with tx, and then commits or rolls back tx.
+// The method `transaction` calls `body` with tx, and then commits or rolls back tx.
 func (l *lease) transaction(
 	ctx context.Context, tx *sql.Tx, guarded bool, body func(*sql.Tx) error,
 ) error {
 	returned := false
 	defer func() {
 		if !returned {
-			// The error of this rollback is ignored, because the panic of body, or the error of the
+			// The error of this rollback is ignored, because the panic of `body`, or the error of the
 			// savepoint, is more important.
 			_ = l.ask(tx.Rollback)
 		}

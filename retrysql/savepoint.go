@@ -61,7 +61,7 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 }
 
 // stopped reports whether the function stopped after an error that ended the transaction, such as a
-// deadlock. `failure` is the error of the function. stopped returns true if two conditions hold:
+// deadlock. `failure` is the error of the function. `stopped` returns true if two conditions hold:
 //
 //   - `failure` is an error that ended the transaction. A lock wait timeout ends the transaction
 //     only if the option innodb_rollback_on_timeout is on.
@@ -70,9 +70,9 @@ func checkSavepoint(ctx context.Context, tx *sql.Tx, failure error) error {
 //
 // stopped also returns true if the query for the second condition fails.
 //
-// If stopped returns true, the savepoint may be gone without a mistake of the function. If stopped
-// returns false but the savepoint is gone, the function may have committed something: it went on
-// after a deadlock, or it sent a statement that commits.
+// If `stopped` returns true, the savepoint may be gone without a mistake of the function. If
+// `stopped` returns false but the savepoint is gone, the function may have committed something: it
+// went on after a deadlock, or it sent a statement that commits.
 func stopped(ctx context.Context, tx *sql.Tx, failure error) bool {
 	code, _ := answerOf(failure).(mySQL)
 	if !code.mayRollBack() {

@@ -12,9 +12,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// TestBackoff checks that b meets the contract of [retry.Backoff]. For each attempt, Delay must
-// return the same delay every time, in any order and from several goroutines at once. Delay
-// must not return a negative delay and must not panic. If you run the test with -race, it also
+// TestBackoff checks that b meets the contract of [retry.Backoff]. If Delay is called
+// several times for the same attempt, it must return the same delay each time. This must hold in
+// whatever order the attempts come, and if several goroutines call Delay at once. Delay must not
+// return a negative delay and must not panic. If you run the test with -race, it also
 // finds data races.
 //
 // If Delay does not return within 10 seconds, TestBackoff fails, and the goroutine that called
@@ -39,9 +40,10 @@ func TestBackoff(t testing.TB, b retry.Backoff) {
 	})
 }
 
-// TestJitter checks that j meets the contract of [retry.Jitter]. For each duration, Window must
-// return the same window every time, in any order and from several goroutines at once. Neither
-// lo nor hi may be negative, and lo must not be above hi. Window must not panic. If you run the
+// TestJitter checks that j meets the contract of [retry.Jitter]. If Window is called
+// several times for the same duration, it must return the same window each time. This must hold in
+// whatever order the durations come, and if several goroutines call Window at once. Neither lo nor
+// hi may be negative, and lo must not be above hi. Window must not panic. If you run the
 // test with -race, it also finds data races.
 //
 // If Window does not return within 10 seconds, TestJitter fails, and the goroutine that called

@@ -76,7 +76,7 @@ type Engine struct {
 	Classes bool
 }
 
-// The method `check` returns an error if the test function with this name cannot test e. If kills
+// The method `check` returns an error if the test function with this name cannot test e. If `kills`
 // is true, the function kills processes.
 func (e Engine) check(name string, kills bool) error {
 	switch {

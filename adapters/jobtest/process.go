@@ -34,7 +34,7 @@ const outputFile = "output"
 // as JSON.
 const orderVariable = "RETRY_JOBTEST_ORDER"
 
-// obey returns at once if this process was started without an order. If there is an order, obey
+// obey returns at once if this process was started without an order. If there is an order, `obey`
 // follows the order, and ends the process.
 func obey(e Engine) {
 	text, ordered := os.LookupEnv(orderVariable)

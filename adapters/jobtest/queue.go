@@ -39,7 +39,7 @@ type Queue interface {
 	// Dead returns the dead letters by the keys of their jobs. It reads them as an operator would.
 	Dead(ctx context.Context) (map[string]retryjob.DeadLetter, error)
 
-	// Close closes the queue. If remove is true, Close also deletes the queue and everything that
+	// Close closes the queue. If `remove` is true, Close also deletes the queue and everything that
 	// belongs to the queue from the server.
 	Close(ctx context.Context, remove bool) error
 }

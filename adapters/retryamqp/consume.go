@@ -219,7 +219,7 @@ type worker struct {
 	canceled chan string // receives a value if the server cancels the consumer
 	copies   copies
 
-	// mu guards the field interrupted. The worker also holds mu during the call that cancels the
+	// mu guards the field `interrupted`. The worker also holds mu during the call that cancels the
 	// consumer.
 	mu          sync.Mutex
 	interrupted []amqp.Delivery // messages to give back to the queue
@@ -243,7 +243,7 @@ func (r *Retries) use(ctx context.Context, grace time.Duration, f func(*worker) 
 		return err
 	}
 	defer func() { err = cmp.Or(err, w.ask(ctx, w.channel.Close)) }()
-	defer w.copies.end() // at this point, nobody waits for the confirmation of a copy
+	defer w.copies.end() // when it runs, nobody waits for the confirmation of a copy
 	if err := w.copies.open(ctx); err != nil {
 		return err
 	}

@@ -323,8 +323,9 @@ func (d *deadError) Error() string {
 func (d *deadError) Unwrap() []error { return []error{d.err, asynq.SkipRetry} }
 
 // DeadLetterOf returns the dead letter of an archived task, which says why the task was
-// archived. The dead letter is the task's last error, as JSON. DeadLetterOf returns an error if
-// this package has not archived the task, for example because an operator has archived it.
+// archived. This package stores the dead letter as JSON in the task's field LastErr. DeadLetterOf
+// returns an error if this package has not archived the task, for example because an operator has
+// archived it.
 func DeadLetterOf(task *asynq.TaskInfo) (d retryjob.DeadLetter, err error) {
 	start := max(0, strings.Index(task.LastErr, `{"attempts":`)) // middleware may add text
 	if err = json.NewDecoder(strings.NewReader(task.LastErr[start:])).Decode(&d); err != nil {

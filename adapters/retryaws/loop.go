@@ -107,7 +107,7 @@ func untrusted(err error) bool {
 
 var errBody = errors.New("the body cannot be rewound: use an io.ReadSeeker")
 
-// send sends the request of an attempt. The SDK takes each attempt for the first attempt, so send
+// send sends the request of an attempt. The SDK takes each attempt for the first attempt, so `send`
 // writes the right number of the attempt into the header Amz-Sdk-Request.
 func (c *call) send(
 	ctx context.Context, in middleware.FinalizeInput,
@@ -122,8 +122,8 @@ func (c *call) send(
 }
 
 // pay takes the tokens for a retry out of the Retryer's quota. err is the failure before the retry.
-// If the quota has too few tokens, pay returns an error. After the last attempt, pay takes nothing
-// and returns nil.
+// If the quota has too few tokens, `pay` returns an error. After the last attempt, `pay` takes
+// nothing and returns nil.
 func (c *call) pay(err error) error {
 	if limit := c.Policy.EffectiveMax(); limit != retry.Unlimited && c.attempts >= limit {
 		return nil

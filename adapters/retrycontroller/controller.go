@@ -71,7 +71,7 @@ type Retries[request comparable] struct {
 	policy     retry.Policy
 	reconciler reconcile.TypedReconciler[request]
 
-	mu     sync.Mutex               // guards states
+	mu     sync.Mutex               // guards `states`
 	states map[request]requestState // requests whose last attempt failed or asked for a Requeue
 }
 
@@ -86,7 +86,7 @@ type requestState struct {
 	classes  map[string]int // how many failures of each class there were
 
 	// stopped is the error that the next call of Reconcile returns, if the last attempt has panicked
-	// and is not retried. If stopped is nil, the next call of Reconcile makes an attempt.
+	// and is not retried. If `stopped` is nil, the next call of Reconcile makes an attempt.
 	stopped error
 }
 

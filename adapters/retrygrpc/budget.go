@@ -193,7 +193,7 @@ type loan struct {
 // metadata lentName in the request. The Budget has as many retries as the lowest of these values
 // says, but at most as many as the parameter `limit` says. A value that cannot be read counts as 0.
 func borrowed(ctx context.Context, values []string, limit int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: limit}).Left() // limit, or the largest Size that a Budget can count
+	size := (&retry.Budget{Size: limit}).Left() // `limit`, or the largest Size that a Budget can count
 	for _, value := range values {
 		size, _ = parseDigits(value, size)
 	}
@@ -206,8 +206,8 @@ func borrowed(ctx context.Context, values []string, limit int) (context.Context,
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
 // close ends the loan, and returns how many of its retries were spent. The answer to the request
-// contains this number as the metadata spentName. close empties the Budget, because the retries
-// that are left go back to the sender of the request. Call close only once: a second call would
+// contains this number as the metadata spentName. `close` empties the Budget, because the retries
+// that are left go back to the sender of the request. Call `close` only once: a second call would
 // report all retries as spent.
 func (l *loan) close() string {
 	ctx := retry.WithBudget(context.Background(), l.budget)

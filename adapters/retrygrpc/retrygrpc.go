@@ -120,8 +120,8 @@ type Interceptor struct {
 //
 // DialOptions returns an error if a policy of i is invalid, or if a name in Methods is not written
 // as the name of a method or a service. DialOptions also looks for each name in the generated code
-// of this program. It returns an error if the program contains the protobuf package of the name,
-// but lacks the service or the method.
+// of this program. It returns an error if the program contains the protobuf package with which the
+// name begins, but not the service or the method.
 func (i Interceptor) DialOptions() ([]grpc.DialOption, error) {
 	if err := i.validate(); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func numbered(ctx context.Context, number, limit int) context.Context {
 type lastKey struct{}
 
 // outgoing sets `key` to n in the metadata that is sent to the server. If the caller has set
-// values of `key`, outgoing replaces them.
+// values of `key`, `outgoing` replaces them.
 func outgoing(ctx context.Context, key string, n int) context.Context {
 	md, ok := metadata.FromOutgoingContext(ctx) // md is a copy and may be changed
 	if !ok {

@@ -27,9 +27,9 @@ type worker struct {
 	handle           func(context.Context, jetstream.Msg) error
 	cancel           context.CancelFunc // cancels the context of all goroutines
 
-	// Each goroutine holds a read lock of the mutex pulls while it asks the server for a message. The
-	// method `leave` first cancels the context, and then takes the write lock. When `leave` has the
-	// lock, no pull is open, and no new pull can begin.
+	// Each goroutine holds a read lock of the mutex `pulls` while it asks the server for a message.
+	// The method `leave` first cancels the context, and then takes the write lock. When `leave` has
+	// the lock, no pull is open, and no new pull can begin.
 	pulls sync.RWMutex
 }
 

@@ -87,12 +87,12 @@ type Observer struct {
 	delay           metric.Float64Histogram
 	budgetLeft      metric.Int64ObservableGauge
 
-	mu      sync.Mutex // guards classes
+	mu      sync.Mutex // guards `classes`
 	classes []string   // the first 64 names of classes in the metric "retry.delay"
 }
 
 // New returns an Observer that reports calls. The attribute retry.policy of these reports has the
-// value of the parameter `policy`. If provider is nil, New uses otel.GetMeterProvider(). New
+// value of the parameter `policy`. If `provider` is nil, New uses otel.GetMeterProvider(). New
 // returns the error of the provider if an instrument cannot be created.
 func New(policy string, provider metric.MeterProvider) (*Observer, error) {
 	if provider == nil {

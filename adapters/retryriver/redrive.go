@@ -99,9 +99,10 @@ func moving(schema string) string {
 		SELECT count(*) > 0 FROM moved`
 }
 
-// The function `refusal` returns the error for a job that was not moved because of err. If another
-// job has the same unique key, it returns nil. If PostgreSQL refuses the job for another reason, it
-// wraps err with retryjob.Stuck. It returns any other error unchanged.
+// The function `refusal` returns the error that is reported for a job. The parameter err says why
+// the job was not moved, or is nil. If another job has the same unique key, `refusal` returns nil.
+// If PostgreSQL refuses the job for another reason, it wraps err with retryjob.Stuck. It returns
+// any other error unchanged.
 func refusal(id int64, err error) error {
 	var refused interface{ SQLState() string } // errors of PostgreSQL have this method
 	switch {

@@ -118,7 +118,7 @@ func ownLimit(maxAttempts int) int {
 	return maxAttempts
 }
 
-// The function `oneMore` returns limit + 1 for the column max_attempts. The column is a smallint,
+// The function `oneMore` returns `limit` + 1 for the column max_attempts. The column is a smallint,
 // so the result is at most 32,767.
 func oneMore(limit int) int {
 	if limit == retry.Unlimited || limit >= math.MaxInt16 {
@@ -134,7 +134,7 @@ func oneMore(limit int) int {
 func (p *Plugin) Work(
 	ctx context.Context, row *rivertype.JobRow, do func(context.Context) error,
 ) (result error) {
-	// Work tells River its decision by changing row, which is a pointer to River's own data. If
+	// Work tells River its decision by changing `row`, which is a pointer to River's own data. If
 	// Attempt is below MaxAttempts, River calls NextRetry with the row. If Attempt has reached
 	// MaxAttempts, River discards the job.
 	defer func() {

@@ -103,7 +103,7 @@ func Validate(pkg string, p retry.Policy, methods map[string]retry.Policy) error
 	return errors.Join(errs...)
 }
 
-// isMethodOrService reports whether name is written "/pkg.Service/Method" or "/pkg.Service/".
+// isMethodOrService reports whether `name` is written "/pkg.Service/Method" or "/pkg.Service/".
 func isMethodOrService(name string) bool {
 	return strings.HasPrefix(name, "/") && !strings.HasPrefix(name, "//") &&
 		strings.Count(name, "/") == 2 && !strings.ContainsAny(name, "* ")

@@ -100,7 +100,7 @@ func (s *Stream) timeout() (context.Context, context.CancelFunc) {
 	return s.Ctx, func() {}
 }
 
-// begin starts an attempt and sends the kept messages again. If ctx ends meanwhile, begin
+// begin starts an attempt and sends the kept messages again. If ctx ends meanwhile, `begin`
 // cancels the attempt.
 func (s *Stream) begin(ctx context.Context, number int) {
 	s.mu.Lock()
@@ -182,7 +182,7 @@ func (s *Stream) receiveFirst(m any) error {
 }
 
 // receive waits for the first message of the last attempt. If ctx ends before the message
-// arrives, receive cancels the attempt.
+// arrives, `receive` cancels the attempt.
 func (s *Stream) receive(ctx context.Context, m any) (f Failure, eof error) {
 	f = s.failure
 	if s.conn != nil {

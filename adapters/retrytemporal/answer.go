@@ -48,7 +48,7 @@ func answer(ctx context.Context, job retryjob.Job, o retryjob.Outcome, failure e
 	if app, ok := last.(*temporal.ApplicationError); ok {
 		message, options.Category = app.Message(), app.Category()
 		if options.Details, ok = details(app); !ok {
-			options.Details, options.Cause = nil, app // app, which is now the cause, still has all details
+			options.Details, options.Cause = nil, app // `app`, which is now the cause, still has all details
 		}
 	}
 	if !sendable(last) {
@@ -70,7 +70,7 @@ func sendable(err error) bool {
 	return true
 }
 
-// valid replaces invalid bytes in text, because protobuf accepts only valid UTF-8.
+// valid replaces invalid bytes in `text`, because protobuf accepts only valid UTF-8.
 func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // typeOf returns the name of the type that the SDK would send for err.

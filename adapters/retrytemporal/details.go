@@ -98,7 +98,7 @@ func created(app *temporal.ApplicationError) (values []any, all bool) {
 
 var errUnreadable = errors.New("a detail cannot be read")
 
-// `read` copies the details of app into the parameter `targets`. If the error was created in this
+// `read` copies the details of `app` into the parameter `targets`. If the error was created in this
 // process, the SDK copies by reflection, and panics if a detail is nil or does not have the type of
 // its target. Then `read` returns errUnreadable.
 func read(app *temporal.ApplicationError, targets []any) (err error) {

@@ -9,9 +9,9 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// jobOf returns the retryjob.Job of an activity. The times in info are from the server's clock, but
-// Job.Began must be from this machine's clock. If the server has not sent a time, the time in info
-// is in 1970, and jobOf ignores it.
+// jobOf returns the retryjob.Job of an activity. The times in `info` are from the server's clock,
+// but Job.Began must be from this machine's clock. If the server has not sent a time, the time in
+// `info` is in 1970, and jobOf ignores it.
 func jobOf(info activity.Info) retryjob.Job {
 	var waited time.Duration
 	if info.ScheduledTime.Unix() > 0 {

@@ -60,7 +60,7 @@ each retry.Class a Name, because a log does not show a class without a name.
 `,
 }
 
-// An explanation is one run of the command explain, with the values of its flags.
+// An explanation is one run of the command `explain`, with the values of its flags.
 type explanation struct {
 	*streams
 	sum         summary

@@ -85,7 +85,8 @@ func printFlags(w io.Writer, flags *flag.FlagSet) {
 	})
 }
 
-// printWrapped prints a text on lines of at most 80 characters, after an indent.
+// printWrapped wraps a text and indents each line. A line has at most 80 characters, including the
+// indent.
 func printWrapped(w io.Writer, text string, indent int) {
 	width := 0
 	for word := range strings.FieldsSeq(text) {

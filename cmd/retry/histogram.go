@@ -44,8 +44,8 @@ var widths = []struct {
 	{86_400_000, "1,000 days"}, {864_000_000, "10,000 days"},
 }
 
-// add counts retries, and calls that gave up, in the bar that contains the time `at`. If
-// there are too many bars afterwards, add makes them wider. If the time is zero, add does nothing.
+// add counts retries, and calls that gave up, in the bar that contains the time `at`. If there are
+// too many bars afterwards, `add` makes them wider. If the time is zero, `add` does nothing.
 func (h *histogram) add(at time.Time, gaveUp, retries int) {
 	if at.IsZero() || gaveUp+retries == 0 {
 		return
@@ -89,7 +89,7 @@ func (h *histogram) start(second int64) int64 {
 	return second - (second%width+width)%width
 }
 
-// table writes the bars as a table. If there is a gap between two bars, table writes a row
+// table writes the bars as a table. If there is a gap between two bars, `table` writes a row
 // with "..." for the gap.
 func (h *histogram) table(t *tabwriter.Writer, bars []*bar) {
 	gaveUp, retries := 1, 1

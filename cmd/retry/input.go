@@ -121,8 +121,8 @@ type policy struct {
 	text    string // the text of the whole file
 }
 
-// readPolicy reads the only policy of a file. If it fails, it prints the reasons, and status is not
-// ok.
+// readPolicy reads the only policy of a file. If it fails, it prints the reasons, and `status` is
+// not `ok`.
 func (c *command) readPolicy(s *streams, name string, o source) (p policy, status int) {
 	title, data, err := s.read(name)
 	if err != nil {

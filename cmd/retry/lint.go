@@ -92,13 +92,13 @@ func lint(s *streams, c *command, args []string) int {
 	return status
 }
 
-// policyExts are the extensions of the files that lint reads in a directory.
+// policyExts are the extensions of the files that `lint` reads in a directory.
 var policyExts = []string{".yaml", ".yml", ".json"}
 
 // A lintedFile is a file to lint.
 type lintedFile struct {
 	name   string
-	walked bool // lint found the file in a directory; such a file need not contain a policy
+	walked bool // `lint` found the file in a directory; such a file need not contain a policy
 }
 
 // expand returns the files that the arguments name, without duplicates.

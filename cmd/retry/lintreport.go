@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/printable"
 )
 
-// A report contains everything that lint has found.
+// A report contains everything that `lint` has found.
 type report struct {
 	Policies int                 `json:"policies"`
 	Files    int                 `json:"files"`
@@ -94,7 +94,7 @@ func (r *report) add(s *streams, f lintedFile, from source) error {
 	return nil
 }
 
-// summary says how many policies and files lint has checked, and which files have no policy.
+// summary says how many policies and files `lint` has checked, and which files have no policy.
 func (r *report) summary() string {
 	text := counted(r.Policies, "policy") + " in " + counted(r.Files, "file")
 	if n := len(r.Unparsed); n == 1 {
@@ -148,7 +148,7 @@ func printGitHub(w io.Writer, r *report) {
 }
 
 // annotate prints an annotation for GitHub. Some characters, such as a colon, would end a part of
-// an annotation. So annotate percent-encodes these characters, and GitHub decodes them.
+// an annotation. So `annotate` percent-encodes these characters, and GitHub decodes them.
 func annotate(w io.Writer, level, file, place, text string) {
 	file = control.ReplaceAllString(githubProperty.Replace(filepath.ToSlash(file)), "?")
 	fmt.Fprintf(w, "::%s file=%s,%s::%s\n", level, file, place, githubData.Replace(text))

@@ -134,7 +134,7 @@ func (s *summary) finish() {
 	}
 }
 
-// status returns the exit status of the command explain.
+// status returns the exit status of the command `explain`.
 func (s *summary) status() int {
 	n := s.comparison
 	switch {

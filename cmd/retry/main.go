@@ -49,7 +49,7 @@ func main() {
 
 // streams are the inputs and outputs of a command.
 type streams struct {
-	ctx      context.Context // explain and vet stop when ctx is done
+	ctx      context.Context // `explain` and `vet` stop when ctx is done
 	in       io.Reader
 	out, err io.Writer
 
@@ -67,7 +67,7 @@ func newStreams(in, out, err *os.File) *streams {
 
 func isTerminal(file *os.File) bool { return term.IsTerminal(int(file.Fd())) }
 
-// A command is one of the commands of the tool retry, such as plan.
+// A command is one of the commands of the tool retry, such as `plan`.
 type command struct {
 	name, args, summary string
 	doc                 string // the help of the command, with an example
@@ -93,7 +93,7 @@ func commandOf(name string) *command {
 	return commands[i]
 }
 
-// replaced maps each word that users may wrongly try as a command, such as schema, to the right
+// replaced maps each word that users may wrongly try as a command, such as `schema`, to the right
 // command.
 var replaced = map[string]string{
 	"keys":    "help policy",

@@ -148,7 +148,7 @@ func exact(d jsonDuration) string {
 	return time.Duration(d).String()
 }
 
-// A planJSON is the object that plan -json prints. Durations are strings in it, as in a policy.
+// A planJSON is the object that `plan -json` prints. Durations are strings in it, as in a policy.
 type planJSON struct {
 	File        string       `json:"file"`
 	Line        int          `json:"line"`
@@ -166,7 +166,7 @@ type planJSON struct {
 	Notes       []string     `json:"notes"`
 }
 
-// A finding is what plan -json prints about a finding of lint.
+// A finding is what `plan -json` prints about a finding of `lint`.
 type finding struct {
 	Code  string `json:"code"`
 	Field string `json:"field,omitzero"`

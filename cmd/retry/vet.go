@@ -83,9 +83,9 @@ func isSet(flags *flag.FlagSet, name string) bool {
 	return flags.Lookup(name).Value.String() == "true"
 }
 
-// goVet runs go vet with this program as its tool, because go vet can apply fixes. It turns off
-// -trimpath, which could mix up two checkouts of a module: go vet keeps fixed files in the build
-// cache, and with -trimpath the key of a fixed file in this cache is its import path. So go vet
+// goVet runs `go vet` with this program as its tool, because `go vet` can apply fixes. It turns off
+// -trimpath, which could mix up two checkouts of a module: `go vet` keeps fixed files in the build
+// cache, and with -trimpath the key of a fixed file in this cache is its import path. So `go vet`
 // could write a fixed file of the other checkout. Without -trimpath, the key is the directory of
 // the package.
 func goVet(s *streams, c *command, flags *flag.FlagSet, patterns []string) int {
@@ -152,7 +152,8 @@ func firstLine(text string) string {
 	return line
 }
 
-// vetFlags returns the flags of vet, and a function that returns the checks that the flags choose.
+// vetFlags returns the flags of `vet`, and a function that returns the checks that the flags
+// choose.
 func vetFlags(name string) (*flag.FlagSet, func() []*analysis.Analyzer) {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.Bool("fix", false, "apply the safe fixes instead of reporting mistakes")
@@ -174,7 +175,7 @@ func vetFlags(name string) (*flag.FlagSet, func() []*analysis.Analyzer) {
 	}
 }
 
-// calledByVet reports whether go vet runs this program as its tool. Go vet passes flags and the
+// calledByVet reports whether `go vet` runs this program as its tool. `go vet` passes flags and the
 // configuration file of a package. Before that, it asks for the flags and the version of the tool.
 func calledByVet(args []string) bool {
 	if len(args) == 0 {
@@ -190,5 +191,5 @@ func calledByVet(args []string) bool {
 		args[last] == "-flags" || strings.HasPrefix(args[last], "-V=")
 }
 
-// serveVet does what go vet asks for, and exits.
+// serveVet does what `go vet` asks for, and exits.
 func serveVet() { unitchecker.Main(vet.Analyzers...) }

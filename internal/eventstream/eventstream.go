@@ -129,8 +129,9 @@ func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 func (p *Parser) tooLong() error { return fmt.Errorf("%w of %d bytes", ErrTooLong, p.limit) }
 
 // split is the bufio.SplitFunc that finds the lines. If `text` contains only the start of a line,
-// and the line is not a known field, split drops this start. So a long line that is not a known
-// field takes no memory. At the end of such a line, split returns the line ":", which is a comment.
+// and the line is not a known field, `split` drops this start. So a long line that is not a known
+// field takes no memory. At the end of such a line, `split` returns the line ":", which is a
+// comment.
 func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err error) {
 	if p.lf && len(text) > 0 { // the line before ended with CR: skip an LF that belongs to its end
 		if p.lf = false; text[0] == '\n' {
@@ -155,7 +156,7 @@ func (p *Parser) split(text []byte, atEnd bool) (read int, line []byte, err erro
 	return end + 1, line, nil
 }
 
-// lineEnd returns the index of the first CR or LF, or -1 if text contains none. It searches 512
+// lineEnd returns the index of the first CR or LF, or -1 if `text` contains none. It searches 512
 // bytes at a time. If each call searched all of `text` for a CR, many short lines that end with LF
 // would take quadratic time.
 func lineEnd(text []byte) int {

@@ -10,7 +10,7 @@ import (
 
 var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
-// Line returns text as one line. The result has no characters that control a terminal or change
+// Line returns `text` as one line. The result has no characters that control a terminal or change
 // the order of the text. Line breaks become "; ". Characters that cannot be printed are escaped
 // as in Go. Bytes that are not UTF-8 become U+FFFD.
 func Line(text string) string {

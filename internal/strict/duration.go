@@ -29,9 +29,9 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	}
 }
 
-// parse sets d to the duration in data, which is JSON. `ok` is false if data contains no valid
-// duration. `text` is the string in data. parse returns no error, because building the error texts
-// for a list of a million wrong durations would take seconds.
+// parse sets d to the duration in `data`, which is JSON. `ok` is false if `data` contains no valid
+// duration. `text` is the string in `data`. `parse` returns no error, because building the error
+// texts for a list of a million wrong durations would take seconds.
 func (d *Duration) parse(data []byte) (text string, ok bool) {
 	if json.Unmarshal(data, &text) != nil {
 		return "", false

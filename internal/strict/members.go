@@ -40,11 +40,11 @@ func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// Value returns the JSON value at the beginning of data. It does not check the syntax. If the
-// end of the value is missing, Value returns all of data.
+// Value returns the JSON value at the beginning of `data`. It does not check the syntax. If the
+// end of the value is missing, Value returns all of `data`.
 func Value(data []byte) []byte { return data[:length(data)] }
 
-// length returns the length in bytes of the JSON value at the beginning of data.
+// length returns the length in bytes of the JSON value at the beginning of `data`.
 func length(data []byte) int {
 	depth := 0
 	for i := 0; i < len(data); i++ {
@@ -72,7 +72,7 @@ func length(data []byte) int {
 	return len(data)
 }
 
-// textLength returns the length in bytes of the JSON string at the beginning of data.
+// textLength returns the length in bytes of the JSON string at the beginning of `data`.
 func textLength(data []byte) int {
 	for i := 1; i < len(data); i++ { // bytes.IndexAny is slower: it builds a set in each call
 		switch data[i] {

@@ -23,7 +23,7 @@ func YAML(prefix string, unmarshal func(any) error) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// jsonValue returns value in a form that JSON can express. It turns infinity, NaN, and keys that
+// jsonValue returns `value` in a form that JSON can express. It turns infinity, NaN, and keys that
 // are not text into text.
 func jsonValue(value any) any {
 	switch v := value.(type) {

@@ -28,11 +28,11 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	}
 }
 
-// parse sets d to the duration in data, which is a text in JSON, such as "200ms" in quotes. It
+// parse sets d to the duration in `data`, which is a text in JSON, such as "200ms" in quotes. It
 // returns this text without the quotes. If the text is not a duration, ok is false and d is
-// unchanged. If data is not a text, parse returns "" and false.
+// unchanged. If `data` is not a text, `parse` returns "" and false.
 //
-// parse does not return an error, because a file may contain a million invalid durations, and
+// `parse` does not return an error, because a file may contain a million invalid durations, and
 // building the texts of a million errors would take seconds.
 func (d *Duration) parse(data []byte) (text string, ok bool) {
 	if json.Unmarshal(data, &text) != nil {

@@ -120,7 +120,7 @@ func (value shown) String() string {
 	})
 }
 
-// quoted returns text in quotation marks, and cuts it after 60 characters.
+// quoted returns `text` in quotation marks, and cuts it after 60 characters.
 func quoted(text string) string {
 	return strconv.Quote(cut(text, func(r rune) string { return string(r) }))
 }

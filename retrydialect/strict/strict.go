@@ -38,9 +38,9 @@ import (
 )
 
 // Decode decodes a JSON object into v. It calls readKeys, which must take the keys out of the
-// Mapping and set the fields. After an error, v is unchanged. If data is null, v is unchanged
+// Mapping and set the fields. After an error, v is unchanged. If `data` is null, v is unchanged
 // too, and Decode returns no error. The text of an error starts with the parameter `prefix`. If
-// data is not an object, the error shows the parameter `example`, which is a valid object.
+// `data` is not an object, the error shows the parameter `example`, which is a valid object.
 func Decode[T any](v *T, data []byte, prefix, example string, readKeys func(*T, *Mapping)) error {
 	m := &Mapping{faults: new(Faults)}
 	if err := m.read(data); err != nil {
@@ -84,7 +84,7 @@ func (m *Mapping) Fault(key string, value any, write string) {
 // m from the outermost mapping, such as "backoff.base".
 func (m *Mapping) Faults(key string) (f *Faults, path string) { return m.faults, m.path + key }
 
-// read reads a JSON object into m. If data is null, m.values stays nil.
+// read reads a JSON object into m. If `data` is null, m.values stays nil.
 func (m *Mapping) read(data []byte) error {
 	if err := json.Unmarshal(data, &m.values); err != nil {
 		if wrong := new(json.UnmarshalTypeError); errors.As(err, &wrong) {
@@ -141,7 +141,7 @@ func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
 // Take takes a key out of m and returns its value. It returns false if the key is left out or
 // null. If the value is of the wrong type or not valid, Take adds a fault and returns false.
-// If valid is nil, all values are valid. The parameter `write` is the part of the fault that says
+// If `valid` is nil, all values are valid. The parameter `write` is the part of the fault that says
 // what to write instead.
 func Take[T any](m *Mapping, key, write string, valid func(T) bool) (v T, ok bool) {
 	value, ok := m.take(key)

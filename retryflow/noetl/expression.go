@@ -40,7 +40,7 @@ func (r *reader) expression(k *key) *template {
 	return t
 }
 
-// compiled is the result of compile.
+// compiled is the result of `compile`.
 type compiled struct {
 	template *template
 	err      error

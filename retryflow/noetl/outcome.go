@@ -13,8 +13,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// object returns the Outcome o as a mapping with the keys status, result, error and meta, and the
-// keys of Data.
+// object returns the Outcome o as a mapping with the keys `status`, `result`, `error` and `meta`,
+// and the keys of Data.
 func object(o retryflow.Outcome) map[string]any {
 	m := map[string]any{}
 	maps.Copy(m, o.Data)
@@ -103,7 +103,8 @@ func retryAfter(text string, date, age any) (time.Duration, bool) {
 	return wait, advice.Verdict == retryhttp.Again
 }
 
-// merged adds the members of data to m and returns m. If data is not a mapping, it returns data.
+// merged adds the members of `data` to m and returns m. If `data` is not a mapping, it returns
+// `data`.
 func merged(m map[string]any, data any) any {
 	switch data := data.(type) {
 	case nil:
@@ -115,9 +116,9 @@ func merged(m map[string]any, data any) any {
 	return m
 }
 
-// lowerCased returns headers with lower-case names. If a name has several values, lowerCased joins
-// the values with commas, as RFC 9110 section 5.3 says. Two names may become the same in lower
-// case. So lowerCased reads the names in sorted order, to always return the same result.
+// lowerCased returns `headers` with lower-case names. If a name has several values, lowerCased
+// joins the values with commas, as RFC 9110 section 5.3 says. Two names may become the same in
+// lower case. So lowerCased reads the names in sorted order, to always return the same result.
 func lowerCased(headers any) any {
 	lower := map[string]any{}
 	switch headers := headers.(type) {

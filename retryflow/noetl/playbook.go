@@ -33,8 +33,8 @@ type Task struct {
 	Rules  retryflow.Rules
 }
 
-// ParsePlaybook parses a playbook. Its error lists up to 20 faults. Each fault begins with file,
-// the line, and the path in the document. If file is "", the fault begins with the line.
+// ParsePlaybook parses a playbook. Its error lists up to 20 faults. Each fault begins with `file`,
+// the line, and the path in the document. If `file` is "", the fault begins with the line.
 //
 // The tool of a step is a list of tasks, one task, or a text. A text is the `kind` of a task that
 // has no other keys. If the tool is not a list, its task has the name of the step as its label. In
@@ -166,7 +166,7 @@ func (r *reader) step(m *mapping) Step {
 
 const writeTasks = `write a list of tasks: "- fetch: {…}"`
 
-// tasks reads the tasks of a tool. step is the name of the step.
+// tasks reads the tasks of a tool. `step` is the name of the step.
 func (r *reader) tasks(n *yaml.Node, at place, step string) []Task {
 	n = resolve(n)
 	r.jumps = map[string]place{}

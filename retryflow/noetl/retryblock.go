@@ -136,7 +136,7 @@ func ownLimit(retryflow.Outcome) (int, error) {
 }
 
 // blockDialect is the form of conditions in a `retry` block. In this form, expressions can read
-// some names that no other form has. limit computes the value of the name max_attempts.
+// some names that no other form has. `limit` computes the value of the name max_attempts.
 func blockDialect(limit attempts) dialect {
 	return dialect{"retry_when", func(o retryflow.Outcome) func(string) (any, bool) {
 		others := names(o)

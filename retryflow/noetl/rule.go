@@ -69,7 +69,7 @@ func (r *reader) taskRules(m *mapping) retryflow.Rules {
 	return nil
 }
 
-// rules reads the list of rules under eval.
+// rules reads the list of rules under `eval`.
 func (r *reader) rules(k *key) retryflow.Rules {
 	list := resolve(k.value)
 	rules, ok := r.lists[list]

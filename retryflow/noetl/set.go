@@ -60,8 +60,8 @@ func (r *reader) readSet(m *mapping, d dialect) func(retryflow.State, retryflow.
 	if all == nil {
 		return nil
 	}
-	// If two values cannot be computed, assign returns the error of the first one. Sorting the values
-	// makes this error independent of the order of a Go map.
+	// If two values cannot be computed, `assign` returns the error of the first one. Sorting the
+	// values makes this error independent of the order of a Go map.
 	slices.SortFunc(all, func(a, b assignment) int { return strings.Compare(a.key, b.key) })
 	return func(s retryflow.State, o retryflow.Outcome) error { return assign(all, s, d.names(o)) }
 }

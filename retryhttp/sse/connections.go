@@ -24,7 +24,7 @@ const remembered = 1000
 
 // The type `connections` reads one stream over several connections, one after the other. Each
 // connection is the result of a call of the Transport. An attempt of this call succeeds when its
-// connection has made progress: see the method check.
+// connection has made progress: see the method `check`.
 type connections struct {
 	*Stream
 	first  *http.Request
@@ -67,7 +67,7 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	return c
 }
 
-// run passes the events of all connections to yield, until the stream is over.
+// run passes the events of all connections to `yield`, until the stream is over.
 func (c *connections) run(yield func(Event, error) bool) error {
 	for {
 		req, err := c.request()
@@ -195,8 +195,8 @@ func unfit(resp *http.Response) string {
 	return ""
 }
 
-// read passes the events of a connection to yield, until the connection ends or the stream is over.
-// It starts with the event that check has already read.
+// read passes the events of a connection to `yield`, until the connection ends or the stream is
+// over. It starts with the event that `check` has already read.
 func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (over bool) {
 	defer func() { _ = body.Close() }()
 	for ; c.err == nil; c.advance() {

@@ -103,6 +103,7 @@ func (e *BrokenError) Error() string {
 func (e *BrokenError) Unwrap() error { return e.Err }
 
 // Events sends req and returns the events of its stream, including the events after reconnections.
+// It returns pairs of an [Event] and an error. In the pair of an event, the error is nil.
 // It reads in the goroutine of the caller. When the loop over the events ends, all connections are
 // closed. To start after an Event that another process has handled, set the header Last-Event-ID of
 // req to the ID of this Event.
@@ -125,7 +126,8 @@ func (s *Stream) Events(req *http.Request) iter.Seq2[Event, error] {
 	}
 }
 
-// Read returns the events of a body. limit has the meaning of the field Limit of a Stream. If the
+// Read returns the events of a body as pairs of an [Event] and an error. The parameter `limit` has
+// the meaning of the field Limit of a Stream. In the pair of an event, the error is nil. If the
 // body breaks off, or if an event is too long, the last pair has an error and an empty Event. An
 // event that was cut off at the end is dropped. The caller must close the body.
 func Read(body io.Reader, limit int) iter.Seq2[Event, error] {

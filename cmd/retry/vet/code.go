@@ -48,7 +48,7 @@ func isCalled(c inspector.Cursor) bool {
 	return ok && call.Fun == c.Node()
 }
 
-// leavesBlock reports whether the last statement of list is a return, a break or a goto.
+// leavesBlock reports whether the last statement of `list` is a return, a break or a goto.
 func leavesBlock(list []ast.Stmt) bool {
 	if len(list) == 0 {
 		return false
@@ -62,9 +62,9 @@ func leavesBlock(list []ast.Stmt) bool {
 	return false
 }
 
-// flow follows each path through body that begins after the node `start`. It calls visit for each
-// node on the path. If visit returns false, flow does not follow the path any further. flow returns
-// true if a path reaches the end of body.
+// flow follows each path through `body` that begins after the node `start`. It calls `visit` for
+// each node on the path. If `visit` returns false, `flow` does not follow the path any further.
+// `flow` returns true if a path reaches the end of `body`.
 func flow(body *ast.BlockStmt, start ast.Node, visit func(ast.Node) bool) (ends bool) {
 	seen := map[*cfg.Block]bool{}
 	var walk func(b *cfg.Block, i int)
@@ -86,7 +86,7 @@ func flow(body *ast.BlockStmt, start ast.Node, visit func(ast.Node) bool) (ends 
 		for i, n := range b.Nodes {
 			if n == start {
 				walk(b, i+1)
-			} else if covers(n, start.Pos()) { // n calls a function literal that contains start
+			} else if covers(n, start.Pos()) { // n calls a function literal that contains `start`
 				walk(b, i)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 
 // evaluate sets fields of p, and returns p. The map `fields` maps the name of a field to the
 // expression whose value the field gets. If the value of a field is not constant, the field is zero
-// and known is false.
+// and `known` is false.
 func (u *uses) evaluate(p retry.Policy, fields map[string]ast.Expr) (_ retry.Policy, known bool) {
 	known = true
 	for name, x := range fields {

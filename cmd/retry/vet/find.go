@@ -52,7 +52,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Find runs checks on packages and their tests, and returns each report once. The parameter
+// Find runs `checks` on packages and their tests, and returns each report once. The parameter
 // `patterns` lists packages as the go command takes them, such as ./... for all packages. If
 // `patterns` is empty, Find checks the package in the current directory. The parameter `tags` lists
 // build tags, separated by commas. Find reads an imported package from the export data of the
@@ -90,7 +90,7 @@ func Find(
 		}
 		for _, d := range action.Diagnostics {
 			at := action.Package.Fset.Position(d.Pos)
-			file, _ := filepath.Rel(here, at.Filename) // file is "" if the source is on another drive
+			file, _ := filepath.Rel(here, at.Filename) // `file` is "" if the source is on another drive
 			found.List = append(found.List, Finding{
 				File:    Printable(cmp.Or(file, at.Filename)),
 				Line:    at.Line,
@@ -177,7 +177,7 @@ func InModule(ctx context.Context, patterns []string, tags string) error {
 			if err != nil {
 				return err
 			}
-			inside, _ := filepath.Rel(root, real) // inside is "" if the file is on another drive
+			inside, _ := filepath.Rel(root, real) // `inside` is "" if the file is on another drive
 			foreign := p.Module != nil && !p.Module.Main || !filepath.IsLocal(inside)
 			if foreign || nestedModule(root, filepath.Dir(inside)) {
 				return fmt.Errorf("%s is not a file of the module in %s: %s",
@@ -191,8 +191,8 @@ func InModule(ctx context.Context, patterns []string, tags string) error {
 const onlyThisModule = "-fix writes only to files of the module in which it runs, " +
 	"so run it in the module of the files"
 
-// nestedModule reports whether dir belongs to another module than root. The path dir is relative to
-// root.
+// nestedModule reports whether dir belongs to another module than `root`. The path dir is relative
+// to `root`.
 func nestedModule(root, dir string) bool {
 	for ; dir != "."; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(root, dir, "go.mod")); err == nil {

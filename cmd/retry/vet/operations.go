@@ -22,7 +22,7 @@ type operation struct {
 func (o *operation) contains(pos token.Pos) bool { return covers(o.node, pos) }
 
 // operations returns the operations of the calls in u.calls and in `extra`, each operation with its
-// call. If several calls retry an operation, operations returns it once, with the first of these
+// call. If several calls retry an operation, `operations` returns it once, with the first of these
 // calls.
 func (u *uses) operations(extra ...*call) iter.Seq2[*call, *operation] {
 	return func(yield func(*call, *operation) bool) {

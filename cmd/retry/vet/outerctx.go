@@ -280,7 +280,7 @@ func (u *uses) sameContext(arg, ctx ast.Expr) bool {
 }
 
 // reportContext reports an argument that should be the context of the attempt. The message starts
-// with prefix and ends with suffix.
+// with `prefix` and ends with `suffix`.
 func reportContext(pass *analysis.Pass, op *operation, arg ast.Expr, prefix, suffix string) {
 	if op.ctx == nil || !isVisible(pass, op.ctx, arg.Pos()) {
 		pass.ReportRangef(arg,

@@ -192,7 +192,7 @@ func (u *uses) eachTime(c inspector.Cursor, pos token.Pos, callees ...ast.Node) 
 }
 
 // calledEachTime reports whether the program calls the function fn again and again. It returns
-// false if fn is in callees, the functions that eachTime has already looked at: then fn calls
+// false if fn is in `callees`, the functions that eachTime has already looked at: then fn calls
 // itself, and the search must end. It also returns false if the program uses fn only as a value.
 // Such a function may run only once, for example as the function of a subcommand.
 func (u *uses) calledEachTime(fn ast.Node, callees []ast.Node) bool {

@@ -97,7 +97,7 @@ func (u *uses) choosesItself(policy ast.Expr) bool {
 	return !isLibrary(u.callee(&ast.CallExpr{Fun: retryIf}))
 }
 
-// attempts returns how many attempts the policy x allows. known is false if the source does not
+// attempts returns how many attempts the policy x allows. `known` is false if the source does not
 // show the number, or if a Budget may lower it.
 func (u *uses) attempts(x ast.Expr) (n int, known bool) {
 	p, known := u.limits(x, "MaxAttempts", "MaxRetries", "AttemptCap", "NonRetryable", "MaxElapsed")

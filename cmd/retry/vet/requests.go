@@ -21,7 +21,7 @@ var (
 )
 
 // transport returns x if x is a retryhttp.Transport. If x is an http.Client that has a
-// retryhttp.Transport, transport returns this Transport. For any other x it returns nil.
+// retryhttp.Transport, `transport` returns this Transport. For any other x it returns nil.
 func (u *uses) transport(x ast.Expr) ast.Expr {
 	x = u.deep(x)
 	if x == nil {

@@ -97,7 +97,7 @@ func isConnection(t types.Type) bool {
 }
 
 // receives reports whether the attempt receives from the channel or the timer at c. If
-// retry.Permanent follows, receives returns false, because there is no second attempt.
+// retry.Permanent follows, `receives` returns false, because there is no second attempt.
 func (u *uses) receives(c inspector.Cursor) bool {
 	x := c.Parent()
 	if sel, ok := x.Node().(*ast.SelectorExpr); ok && sel.Sel.Name == "C" {

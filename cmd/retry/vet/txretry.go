@@ -142,9 +142,9 @@ func (u *uses) beginsInside(call *ast.CallExpr) bool {
 	return false
 }
 
-// inTransaction reports whether the function literal lit is the body of a transaction, but the call
-// w inside lit does not use this transaction. c is the parent node of lit. For the body of a
-// transaction, c is a call of a function such as retrysql.Tx.
+// inTransaction reports whether the function literal `lit` is the body of a transaction, but the
+// call w inside `lit` does not use this transaction. c is the parent node of `lit`. For the body of
+// a transaction, c is a call of a function such as retrysql.Tx.
 func (u *uses) inTransaction(c inspector.Cursor, lit *ast.FuncLit, w wait) bool {
 	begin, ok := c.Node().(*ast.CallExpr)
 	if !ok || !transacts(u.callee(begin)) && u.callee(begin) != retrysqlPath+".Tx" {

@@ -30,9 +30,9 @@ var usesAnalyzer = &analysis.Analyzer{
 	Run:        findUses,
 }
 
-// A value of type `uses` contains the calls in one package that retry a function. It also contains
-// the functions and variables of the package, so that the checks can find out what a name refers
-// to.
+// A value of the type `uses` describes one package. It contains the calls that retry a function. It
+// also contains the functions and variables of the package, so that the checks can find out what a
+// name refers to.
 type uses struct {
 	any        bool               // whether the package or one of its imports imports the library
 	ignored    map[place][]string // the checks that a comment silences on a line; "" is all checks
@@ -47,7 +47,7 @@ type uses struct {
 	vars       map[*types.Var]*variable
 }
 
-// A value of type call is a call of a function in the map `retriers`, such as retry.Do.
+// A value of the type `call` is a call of a function in the map `retriers`, such as retry.Do.
 type call struct {
 	*ast.CallExpr
 	name   string // "retry.Do"

@@ -6,8 +6,8 @@ import (
 )
 
 // value returns the only value that x can have. If x is a variable that is assigned once, and its
-// fields are never assigned, value returns the value that was assigned. If x is not a variable,
-// value returns x itself. If x can have several values, value returns nil.
+// fields are never assigned, `value` returns the value that was assigned. If x is not a variable,
+// `value` returns x itself. If x can have several values, `value` returns nil.
 func (u *uses) value(x ast.Expr) ast.Expr {
 	for x != nil {
 		x = ast.Unparen(x)

@@ -91,10 +91,10 @@ func (q *Queue) Redrive(
 }
 
 // Requeue makes a dead letter runnable now. If `reset` is false, the earlier attempts of the job
-// still count, so only its remaining attempts are made. If `reset` is true, the attempts count
-// from 1 again. In both cases MaxElapsed starts from zero. Suppose that the answer of the database
-// is lost and you call Requeue again. Then the second call fails, because the job is no longer a
-// dead letter.
+// still count, so only its remaining attempts are made. If `reset` is true, the attempts count from
+// 1 again. In both cases the time that MaxElapsed limits starts from zero again. Suppose that the
+// answer of the database is lost and you call Requeue again. Then the second call fails, because
+// the job is no longer a dead letter.
 func (q *Queue) Requeue(ctx context.Context, id string, reset bool) error {
 	set, where := setPending, " AND {eligible}"
 	if reset {

@@ -126,8 +126,9 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 // lease. Then another worker can claim the job.
 //
 // If a renewal fails, keep returns before the lease ends. The claim takes at most 1/8 of the lease.
-// A renewal begins after 1/3 of the lease. It is attempted for another 1/3, and its last attempt
-// takes at most 1/6. The sum of these times is less than the lease.
+// A renewal begins after 1/3 of the lease. The renewal is attempted for another 1/3 of the lease,
+// and its last attempt takes at most 1/6 of the lease. The sum of these times is less than the
+// lease.
 func (w *Worker) keep(ctx context.Context, job *Job) error {
 	if timeout := w.Queue.policy.AttemptTimeout; timeout > 0 {
 		var cancel context.CancelFunc

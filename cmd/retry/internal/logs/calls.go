@@ -39,7 +39,7 @@ func (l *Files) Each(each func(*Trace)) error {
 	return err
 }
 
-// collect adds an event to its call. If the event ends the call, collect closes the call.
+// collect adds an event to its call. If the event ends the call, `collect` closes the call.
 func (l *Files) collect(r event) {
 	call := l.find(&r)
 	if call == nil && !isKnown(r.Event.Kind) {
@@ -110,15 +110,15 @@ func (l *Files) begin(r *event) *Trace {
 // find returns the open call to which the event r belongs. It returns nil if r begins a call. Only
 // open calls with the key of r are considered.
 //
-// If r has a key, find prefers a call whose last event has the same source and file. If there is no
-// such call, r may belong to a job whose next attempt another process makes, or to a call that
+// If r has a key, `find` prefers a call whose last event has the same source and file. If there is
+// no such call, r may belong to a job whose next attempt another process makes, or to a call that
 // continues in another file after a rotation. In these two cases, r must be a possible next event
 // of the call.
 //
 // If r has no key, the call must have the source of r, and r must be a possible next event of the
 // call.
 //
-// If several calls are possible, find returns the call whose start best fits the time and the
+// If several calls are possible, `find` returns the call whose start best fits the time and the
 // Elapsed of r.
 func (l *Files) find(r *event) (found *Trace) {
 	e := &r.Event

@@ -47,10 +47,10 @@ func (t *Trace) File() string { return t.origins[0].file.name }
 // Foreign reports whether t is from Envoy's access log.
 func (t *Trace) Foreign() bool { return t.origins[0].foreign }
 
-// Compare compares t with a policy. byCode is the result of [retrylog.Call.ByCode]. cut says why t
-// was not compared at all, or why the log lacks the end of t. If the whole call was compared, cut
-// is "". fault is the first event of t that differs from the policy or contradicts the event before
-// it. fault is nil if there is no such event.
+// Compare compares t with a policy. byCode is the result of [retrylog.Call.ByCode]. `cut` says why
+// t was not compared at all, or why the log lacks the end of t. If the whole call was compared,
+// `cut` is "". `fault` is the first event of t that differs from the policy or contradicts the
+// event before it. `fault` is nil if there is no such event.
 func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, fault *Fault) {
 	first := &t.Records[0]
 	switch {
@@ -75,7 +75,7 @@ func (t *Trace) Compare(p retry.Policy) (byCode []retrylog.Record, cut string, f
 }
 
 // fault converts the error of a comparison to a Fault. If err is about an event of t, the Fault has
-// the file, the source and the line of this event. For any other err, or if err is nil, fault
+// the file, the source and the line of this event. For any other err, or if err is nil, `fault`
 // returns nil.
 func (t *Trace) fault(err error) *Fault {
 	var wrong *retrylog.LineError

@@ -16,16 +16,16 @@ import (
 type scope int
 
 const (
-	nothing scope = iota // the setting limits no time
-	each                 // the setting limits each attempt
-	all                  // the setting limits all attempts and the waits between them
+	nothing scope = iota // the setting does not limit a time
+	each                 // the setting limits the time of each attempt
+	all                  // the setting limits the time of all attempts and waits together
 )
 
 // A sibling is a setting next to a block.
 type sibling struct {
 	path   string // a path from the mapping around the block; "/..." is a path from the document
 	bounds scope
-	says   string                     // the note about the setting, if the field `bounds` is nothing
+	says   string                     // the note about the setting, if the field `bounds` is `nothing`
 	when   string                     // the only value that gets the note; "" if every value gets it
 	absent func(*Block) time.Duration // returns the default; nil if there is no default
 }

@@ -145,8 +145,8 @@ func (b *Block) noPolicy() *Fault {
 
 // elsewhere returns a fault if b contains a policy, or settings of a system that this package does
 // not read. The fault names the system, or the path to the policy and what to write after -at.
-// elsewhere returns nil if b contains neither. It also returns nil if b looks like a policy in the
-// native form with one wrong key, because then the wrong key is the fault to report.
+// `elsewhere` returns nil if b contains neither. It also returns nil if b looks like a policy in
+// the native form with one wrong key, because then the wrong key is the fault to report.
 func (b *Block) elsewhere() error {
 	if b.hasMark() && b.unknown(dialects[0]) == 1 {
 		return nil

@@ -44,8 +44,8 @@ func Dialects() (names []string) {
 	return names
 }
 
-// init adds the formats of other systems to dialects. The declaration of dialects cannot list these
-// formats, because the functions that read the formats use the variable `dialects`.
+// init adds the formats of other systems to `dialects`. The declaration of `dialects` cannot list
+// these formats, because the functions that read the formats use the variable `dialects`.
 func init() {
 	for i := range formats {
 		f := &formats[i]
@@ -76,7 +76,7 @@ func readDialect[T any, P interface {
 	return block.Policy()
 }
 
-// accepts reports whether key is in keys, in any spelling that the dialect accepts.
+// accepts reports whether `key` is in `keys`, in any spelling that the dialect accepts.
 func (d *dialect) accepts(keys []string, key string) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == key || d.format != nil && d.format.spells(k, key)
@@ -92,8 +92,8 @@ type terms struct {
 }
 
 // told returns the key and the text of a finding of the library, in the words of a dialect. The
-// text is "" if the finding matters only to programs that use this library. It is also "" if no key
-// of the dialect would help.
+// text is "" if the finding matters only to programs that use this library. It is also "" if the
+// dialect lacks the key that would have to be changed.
 func (t *terms) told(code string, p retry.Policy) (key, text string) {
 	switch {
 	case code == "unused_limit":

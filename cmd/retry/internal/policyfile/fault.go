@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A Fault is a mistake at a line of a file, or a finding of lint about a line.
+// A Fault is a mistake at a line of a file, or a finding of `lint` about a line.
 type Fault struct {
 	File  string `json:"file"`
 	Line  int    `json:"line"`

@@ -14,14 +14,14 @@
 //   - block.go reads the policy in a block. fault.go describes faults and finds their lines, and
 //     lint.go warns about settings that are valid but probably mistakes.
 //   - dialect.go lists the dialects: the native form, the dialects of package retrydialect, and the
-//     formats of other systems, which are in format.go. form.go has the type form. The source files
-//     of the other systems use it to read values.
+//     formats of other systems, which are in format.go. form.go has the type `form`. The source
+//     files of the other systems use it to read values.
 //   - settings.go takes keys from a mapping, duration.go reads durations, beside.go reads settings
 //     next to a block, and templates.go replaces templates by their defaults.
 //   - nodes.go walks through YAML nodes. place.go has the type `place`, which is a mapping with a
 //     pointer to the mapping around it. spelling.go compares spellings of keys, and finds
 //     misspelled keys.
-//   - system.go reads the systems of services for the command retry simulate.
+//   - system.go reads the systems of services for the command `retry simulate`.
 package policyfile
 
 import (
@@ -43,7 +43,7 @@ type File struct {
 
 	documents []*yaml.Node
 	nodes     int // the number of nodes in all documents
-	steps     int // the number of nodes that check has looked at
+	steps     int // the number of nodes that `check` has looked at
 	merged    int // the number of keys that << merges
 }
 

@@ -32,7 +32,7 @@ type form struct {
 	timeout  time.Duration
 	elapsed  time.Duration
 	budget   *retry.Budget
-	delays   retry.Schedule // the delays, in place of base, factor and cap; nil if they are not listed
+	delays   retry.Schedule // the delays, in place of `base`, `factor` and `cap`; nil if not listed
 }
 
 // longestList is the largest number of delays that the method `policy` computes for a Schedule. If
@@ -100,8 +100,8 @@ func (f *form) policy() retry.Policy {
 }
 
 // skip removes from the settings the keys in the parameter `keys`, because a policy cannot express
-// these keys. For each of these keys that is set, skip adds the parameter `note` as a note. If
-// `note` is "", skip adds no note.
+// these keys. For each of these keys that is set, `skip` adds the parameter `note` as a note. If
+// `note` is "", `skip` adds no note.
 func (f *form) skip(note string, keys ...string) {
 	for _, key := range keys {
 		v := take[json.RawMessage](f, key, "", nil, nil)
@@ -120,9 +120,9 @@ func (f *form) isSet(key string) bool {
 	})
 }
 
-// take removes a key from the settings and returns its value. If the key is not set, take returns
-// the parameter `fallback`, which is the default of the system. If the value is wrong, take adds a
-// finding, which ends with the parameter `hint`.
+// take removes a key from the settings and returns its value. If the key is not set, `take` returns
+// the parameter `fallback`, which is the default of the system. If the value is wrong, `take` adds
+// a finding, which ends with the parameter `hint`.
 func take[T any](f *form, key, hint string, fallback T, valid func(T) bool) T {
 	var v T
 	value, ok := f.pull(key)

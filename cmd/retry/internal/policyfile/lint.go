@@ -58,7 +58,7 @@ func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 // ofNoBound lists the codes of findings about calls without a limit.
 var ofNoBound = []string{"no_limit", "unused_limit", "too_long"}
 
-// leastForever is the shortest delay that lint accepts in a policy that limits neither the number
+// leastForever is the shortest delay that `lint` accepts in a policy that limits neither the number
 // of attempts nor their time.
 const leastForever = time.Second
 
@@ -116,7 +116,7 @@ func (b *Block) tooLong(code, why, write string) {
 	b.Each = 0
 }
 
-// A warning is a report of lint about a key in b or next to it.
+// A warning is a report of `lint` about a key in b or next to it.
 type warning struct{ code, key, text string }
 
 func (b *Block) warn(code, key, text string) {

@@ -126,7 +126,7 @@ func text(node *yaml.Node) string {
 var emptyMapping = &yaml.Node{Kind: yaml.MappingNode}
 
 // walk calls the function `visit` once for every entry below a node. If `visit` returns true for an
-// entry, walk skips the entries below this entry. The slice `path` is valid only until `visit`
+// entry, `walk` skips the entries below this entry. The slice `path` is valid only until `visit`
 // returns.
 func walk(node *yaml.Node, visit func(path []string, e entry) (done bool)) {
 	seen := map[*yaml.Node]bool{}

@@ -22,7 +22,7 @@ type shape struct {
 	has string
 }
 
-// These constants are values of the fields of shapes. configPatches is the start of a path.
+// These constants are values of the fields of `shapes`. configPatches is the start of a path.
 // argoKinds is a value of the field `kinds`. temporalTimeouts and temporalBlock are conditions for
 // the field `has`.
 const (
@@ -34,8 +34,8 @@ const (
 		"retryPolicy.initialInterval|retryPolicy.maximumAttempts"
 )
 
-// shapes lists all shapes. If a document has settings of several systems that lint cannot read,
-// lint reports only the system that comes first in this list.
+// shapes lists all shapes. If a document has settings of several systems that `lint` cannot read,
+// `lint` reports only the system that comes first in this list.
 var shapes = slices.Concat([]shape{
 	{"Istio's filters", "networking.istio.io", "EnvoyFilter", configPatches + "retry_policy", ""},
 	{"Istio's filters", "networking.istio.io", "EnvoyFilter", configPatches + "retryPolicy", ""},
@@ -145,8 +145,9 @@ func matches(pattern, path []string, plain func(string) string) bool {
 	return equal && matches(pattern[1:], path[1:], plain)
 }
 
-// dialectOf returns the name of the dialect that has its settings at the place where an entry is in
-// its document. It returns "" if no dialect has its settings there.
+// dialectOf looks at the place of the entry e in its document, and returns the name of the dialect
+// whose settings belong at this place. It returns "" if no dialect has settings at this place, or
+// if the value of e is not a mapping.
 func dialectOf(path []string, e entry) string {
 	if i := recognize(path, e); i >= 0 && resolved(e.value).Kind == yaml.MappingNode {
 		return readable(shapes[i].system)
@@ -228,7 +229,8 @@ func (b *Block) Unread() (note *Fault) {
 	return note
 }
 
-// unread maps each system whose settings are not read to a text that says how the system retries.
+// The keys of the map `unread` are the systems whose settings this package does not read. The value
+// of a key is a text that says how the system retries.
 var unread = map[string]string{
 	"a Job that counts by index": "" +
 		"each index has backoffLimitPerIndex retries, and backoffLimit, which is unlimited if it " +
@@ -326,8 +328,8 @@ func (b *Block) writtenAsNative() bool {
 func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
 
 // shows reports whether a mapping has a key that is typical of the dialect. In the native form and
-// in the dialects of package retrydialect, each key is typical. shows returns false if the mapping
-// has more keys than a policy can have.
+// in the dialects of package retrydialect, each key is typical. `shows` returns false if the
+// mapping has more keys than a policy can have.
 func (d *dialect) shows(node *yaml.Node) bool {
 	if len(node.Content) > 2*mostKeys {
 		return false

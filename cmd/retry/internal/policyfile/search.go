@@ -188,8 +188,8 @@ func (s *search) usual(document *yaml.Node, path []string) {
 }
 
 // absent handles an entry, such as a route of Istio or an exporter of OpenTelemetry, that has no
-// settings for retries. If the system of this entry retries by default, absent appends to s.blocks
-// a block with the default settings.
+// settings for retries. If the system of this entry retries by default, `absent` appends to
+// s.blocks a block with the default settings.
 func (s *search) absent(below []string, e entry, path []string) {
 	add := func(line int, in *place, key, settings, dialect, why string) {
 		var node yaml.Node

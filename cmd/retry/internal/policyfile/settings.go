@@ -142,7 +142,7 @@ type shown []byte
 
 func (value shown) String() string {
 	var compact bytes.Buffer
-	_ = json.Compact(&compact, value) // value is valid JSON
+	_ = json.Compact(&compact, value) // `value` is valid JSON
 	return printable.Line(beginning(compact.String()))
 }
 

@@ -26,7 +26,7 @@ const (
 )
 
 // countStarts returns an upper bound on the number of nodes in a text of YAML. If the bound exceeds
-// limit, countStarts stops and returns the line that it has reached. A node starts after a line
+// `limit`, countStarts stops and returns the line that it has reached. A node starts after a line
 // break, an indicator, a comma or a bracket. A comma counts as two nodes, and a bracket as three.
 // The text may have fewer nodes, because a scalar may contain these characters too.
 func countStarts(data []byte, limit int) (n, line int) {
@@ -79,7 +79,8 @@ func (f *File) count(node *yaml.Node) {
 var tooMany = fmt.Sprintf("up to this line, the file has more than %d keys and values",
 	mostFileNodes)
 
-// tooLarge reports whether b has more nodes than limit, or a mapping with more keys than mostKeys.
+// tooLarge reports whether b has more nodes than `limit`, or a mapping with more keys than
+// mostKeys.
 func (b *Block) tooLarge(limit int) bool {
 	nodes := 0
 	var count func(*yaml.Node) bool

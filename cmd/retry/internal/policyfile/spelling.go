@@ -59,7 +59,7 @@ func isNear(key string) bool {
 // considers only keys of the same mapping. It returns "" if no element is similar, or if `key`
 // itself is in `keys`.
 func nearest(key string, keys []string) string {
-	if len(key) > 60 || slices.Contains(keys, key) { // the work grows with the length of key
+	if len(key) > 60 || slices.Contains(keys, key) { // the work grows with the length of `key`
 		return ""
 	}
 	prefix := key[:strings.LastIndex(key, ".")+1]

@@ -96,7 +96,7 @@ func (w *writer) reachesCap() string {
 }
 
 // fits says how many attempts end before the timeout of all attempts. If a single attempt has no
-// timeout, fits says how many attempts can start before the timeout of all attempts.
+// timeout, `fits` says how many attempts can start before the timeout of all attempts.
 func (w *writer) fits() string {
 	n := w.Fits(w.Policy)
 	switch {

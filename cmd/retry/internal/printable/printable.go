@@ -10,9 +10,9 @@ import (
 
 var lineBreaks = strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ")
 
-// Line returns text as one line that is safe to print on a terminal. Line breaks become "; ".
+// Line returns `text` as one line that is safe to print on a terminal. Line breaks become "; ".
 // Characters that cannot be printed are escaped as in Go, for example ESC and marks that reverse
-// text. Bytes that are not UTF-8 become U+FFFD.
+// `text`. Bytes that are not UTF-8 become U+FFFD.
 func Line(text string) string {
 	isNot := func(r rune) bool { return !strconv.IsPrint(r) }
 	if utf8.ValidString(text) && strings.IndexFunc(text, isNot) < 0 {

@@ -96,7 +96,7 @@ func Find(
 }
 
 // try simulates s with the changes of r, and reports whether they help more than every Rescue in
-// others. It starts with two runs, because two runs are enough to reject most changes that do not
+// `others`. It starts with two runs, because two runs are enough to reject most changes that do not
 // help.
 func (r *Rescue) try(s retrysim.System, runs int, others []Rescue) (bool, error) {
 	s = r.applyTo(s)
@@ -111,7 +111,7 @@ func (r *Rescue) try(s retrysim.System, runs int, others []Rescue) (bool, error)
 	return err == nil && helps(a.Outcome, others), err
 }
 
-// helps reports whether an outcome is better than the outcome of every Rescue in others.
+// helps reports whether an outcome is better than the outcome of every Rescue in `others`.
 func helps(o retrysim.Outcome, others []Rescue) bool {
 	rank := map[retrysim.Verdict]int{
 		retrysim.Recovers: 0, retrysim.Draining: 1, retrysim.StaysDown: 2, retrysim.Overloaded: 3,
@@ -218,8 +218,8 @@ func (c *changer) changeCall(name string, i int, e retrysim.Edge) {
 	}
 }
 
-// changeService adds to c.all the changes that can be made to the keys lend, queue and cancel of a
-// service.
+// changeService adds to c.all the changes that can be made to the keys `lend`, `queue` and `cancel`
+// of a service.
 func (c *changer) changeService(name string, v retrysim.Service) {
 	if c.retried > 1 && v.Rate > 0 && v.Lend == 0 {
 		c.add(name, name, "lend", "1", func(v *retrysim.Service) { v.Lend = 1 })

@@ -11,7 +11,7 @@ type failure struct{ error }
 
 func failf(format string, args ...any) failure { return failure{fmt.Errorf(format, args...)} }
 
-// try calls f. If f panics with a failure, try returns the error in the failure.
+// try calls f. If f panics with a failure, `try` returns the error in the failure.
 func try(f func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {

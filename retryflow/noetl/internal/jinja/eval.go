@@ -95,7 +95,7 @@ func (e *evaluation) itemOf(object, index Value) (Value, bool) {
 }
 
 // position returns the position of an index in a list of n members, from 0 to n-1. A negative index
-// counts from the end. position returns false if there is no such member.
+// counts from the end. `position` returns false if there is no such member.
 func position(index Value, n int) (int, bool) {
 	i, ok := whole(index)
 	if i < 0 {

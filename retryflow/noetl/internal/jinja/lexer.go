@@ -67,7 +67,7 @@ func split(source string) []segment {
 	return segments
 }
 
-// cutTag cuts source before the first {{, {% or {#. found reports whether there is one of these
+// cutTag cuts `source` before the first {{, {% or {#. `found` reports whether there is one of these
 // tags.
 func cutTag(source string) (text, rest string, found bool) {
 	for i := 0; i+1 < len(source); i++ {

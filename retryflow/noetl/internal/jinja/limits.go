@@ -22,7 +22,7 @@ func (e *evaluation) step(n int) {
 }
 
 // grow adds n to the number of bytes in the values that the evaluation has made. It fails if the
-// sum exceeds maxSize. Call grow before the bytes are allocated.
+// sum exceeds maxSize. Call `grow` before the bytes are allocated.
 func (e *evaluation) grow(n int) {
 	if n > maxSize || e.size+n > maxSize {
 		panic(failf("the expression makes values of more than %d bytes", maxSize))

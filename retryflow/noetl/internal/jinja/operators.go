@@ -139,7 +139,7 @@ func (e *evaluation) order(a, b Value) (c int, ok bool) {
 	return strings.Compare(x, y), true
 }
 
-// orderNumbers does the same as order for two numbers. It does not convert the numbers to
+// orderNumbers does the same as `order` for two numbers. It does not convert the numbers to
 // float64, because a float64 cannot represent every integer.
 func orderNumbers(a, b Value) (c int, ok bool) {
 	if math.IsNaN(float(a)) || math.IsNaN(float(b)) {

@@ -35,7 +35,7 @@ func (p *parser) next() token {
 	return t
 }
 
-// skip reports whether the next token is of this kind. If the token is of this kind, skip also
+// skip reports whether the next token is of this kind. If the token is of this kind, `skip` also
 // moves on to the token after it.
 func (p *parser) skip(kind string) bool {
 	if p.kind() != kind {
@@ -72,7 +72,7 @@ var unsupported = map[string]string{
 	"==": `comparisons cannot be chained: write and`,
 }
 
-// expect skips the next token. If the token is not of this kind, expect fails with an error.
+// expect skips the next token. If the token is not of this kind, `expect` fails with an error.
 func (p *parser) expect(kind string) {
 	if p.kind() == kind {
 		p.next()

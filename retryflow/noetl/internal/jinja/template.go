@@ -49,8 +49,8 @@ func (t *Template) Single() bool { return len(t.parts) == 1 && t.parts[0].expres
 
 // Truth reports whether the expression of t is true in the sense of Jinja's "if". t.Single() must
 // be true. The function `lookup` returns the value of a name and true. If the name is missing,
-// lookup returns false. If lookup returns false with an error as the value, the evaluation fails
-// with this error.
+// `lookup` returns false. If `lookup` returns false with an error as the value, the evaluation
+// fails with this error.
 func (t *Template) Truth(lookup func(name string) (any, bool)) (holds bool, err error) {
 	err = t.evaluate(lookup, func(e *evaluation) { holds = truth(t.parts[0].expression.eval(e)) })
 	return holds, err
@@ -83,8 +83,8 @@ func (t *Template) Text(lookup func(name string) (any, bool)) (text string, err 
 	return text, err
 }
 
-// evaluate calls f with a new evaluation. If f panics with a failure, evaluate returns the error in
-// the failure.
+// evaluate calls f with a new evaluation. If f panics with a failure, `evaluate` returns the error
+// in the failure.
 func (t *Template) evaluate(lookup func(name string) (any, bool), f func(*evaluation)) error {
 	return try(func() { f(&evaluation{lookup: lookup, rand: t.rand}) })
 }

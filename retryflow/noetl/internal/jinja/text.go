@@ -40,8 +40,8 @@ func textOf(v Value) (string, bool) {
 	}
 }
 
-// lower and upper can replace one letter with several letters, as Unicode says. The functions of
-// package strings cannot do this.
+// `lower` and `upper` can replace one letter with several letters, as Unicode says. The functions
+// of package strings cannot do this.
 func lower(s string) string {
 	if isASCII(s) {
 		return strings.ToLower(s)
