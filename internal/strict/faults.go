@@ -85,8 +85,8 @@ func (e *Error) Error() string { return e.text }
 
 func (e *Error) Unwrap() error { return e.cause }
 
-// One returns an error with one fault. If key is "", the fault concerns the whole value. The error
-// wraps `cause`, which may be nil. The error text starts with `prefix`.
+// One returns an error with one fault. If `key` is "", the fault concerns the whole value. The
+// error wraps `cause`, which may be nil. The error text starts with `prefix`.
 func One(prefix, key, text string, cause error) *Error {
 	one := []Finding{{Code: InvalidValue, Key: key, Text: text}}
 	return &Error{Faults: one, text: prefix + ": " + text, cause: cause}

@@ -49,7 +49,7 @@ func Redis(t testing.TB) *Server {
 	return s
 }
 
-// NATS starts a nats-server with JetStream. If program is empty, NATS starts the
+// NATS starts a nats-server with JetStream. If `program` is empty, NATS starts the
 // nats-server in the PATH.
 func NATS(t testing.TB, program string) *Server {
 	t.Helper()

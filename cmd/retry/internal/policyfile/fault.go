@@ -126,7 +126,7 @@ func (b *Block) lineOf(key string) int {
 }
 
 // line returns the line of a key in b, such as backoff.delays[1]. If b does not have the key, ok is
-// false, and line returns the line of the node that should contain the key.
+// false, and `line` returns the line of the node that should contain the key.
 func (b *Block) line(path string) (line int, ok bool) {
 	node, line := b.node, b.Line
 	separates := func(r rune) bool { return strings.ContainsRune(".[]", r) }
