@@ -295,7 +295,8 @@ func (r *run) outcome(err error) error {
 	case err == nil && r.failure == nil:
 		return nil
 	case err == nil:
-		return unknown(fmt.Errorf("%w; the argument transact of TxFunc returned nil despite this error", r.failure))
+		return unknown(fmt.Errorf(
+			"%w; the argument transact of TxFunc returned nil despite this error", r.failure))
 	case r.successes == 0 && (errors.Is(err, errEnded) || errors.Is(err, errLeft)):
 		return unknown(&rollbackError{r.failure, fmt.Errorf("%w; rollback: %w", r.failure, err)})
 	case r.successes == 0:

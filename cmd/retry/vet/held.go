@@ -99,9 +99,12 @@ func (u *uses) heldDuring(w wait) string {
 			continue
 		}
 		what, x, methods := u.takesHold(c.Node())
+		if what == "" {
+			continue
+		}
 		isLock := methods != nil && strings.HasSuffix(methods[0], "Unlock")
-		if what != "" && (isLock && !u.keepsLock(fn.Node(), w, x, methods) || !isLock && !u.usedBy(w, x)) &&
-			u.reachesHeld(fn.Node(), c.Node(), w, x, methods) {
+		taken := isLock && !u.keepsLock(fn.Node(), w, x, methods) || !isLock && !u.usedBy(w, x)
+		if taken && u.reachesHeld(fn.Node(), c.Node(), w, x, methods) {
 			return what
 		}
 	}
