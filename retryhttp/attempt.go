@@ -54,7 +54,10 @@ type attempt struct {
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
-		if timeout, ok := context.Cause(a).(*timeoutError); ok {
+		unsent, is := err.(unsentError)
+		own := is && !errors.Is(unsent.error, context.Canceled) &&
+			!errors.Is(unsent.error, context.DeadlineExceeded)
+		if timeout, late := context.Cause(a).(*timeoutError); late && !own {
 			err = timeout
 		}
 		if resp != nil { // http.Client would ignore the response and leak its connection
@@ -81,7 +84,9 @@ func (a *attempt) send() (*http.Response, error) {
 		resp.Request = req.WithContext(a.x.req.Context())
 	}
 	a.given = resp.Request
-	a.readEnds = a.x.plain
+	// Over HTTP/2, a Read waits for a lock that net/http holds while it writes to the connection. If
+	// the server has stopped reading, this write may hang, and no context ends the Read.
+	a.readEnds = a.x.plain && resp.ProtoMajor < 2
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)
 	}
@@ -116,7 +121,8 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		err = checked(err)
 		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.Err() != nil)
-		a.unsent = resp == nil && noConnection(err)
+		// net/http may repeat a request whose header it has already written to an idle connection.
+		a.unsent = resp == nil && noConnection(err) && a.sent.wrote.Load() == 0
 	}
 	return resp, err
 }
@@ -170,7 +176,7 @@ func (a *attempt) max() int {
 	switch {
 	case a == nil:
 		return retry.Unlimited
-	case a.x.cannotRepeat() != nil:
+	case a.x.once != nil:
 		return 1
 	default:
 		return a.x.policy.EffectiveMax()

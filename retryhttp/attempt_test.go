@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -91,4 +93,25 @@ func TestAllocations(t *testing.T) {
 			assert.LessOrEqual(t, ours-bare, tt.most+notInlined)
 		})
 	}
+}
+
+// The caller may change its request when it has closed the body of the response. The second request
+// of a Hedge may still be on its way then. The race detector finds a read of the caller's request.
+func TestTheCallerChangesItsRequestAfterTheBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lend := retryhttp.LendBudget(script(reply{after: 60 * ms, status: 200}, reply{after: time.Second, status: 200}), 3)
+		slow := roundTrip(func(req *http.Request) (*http.Response, error) {
+			if retryhttp.Hedged(req.Context()) {
+				time.Sleep(20 * ms)
+			}
+			return lend.RoundTrip(req)
+		})
+		tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: slow, After: 50 * ms}, Policy: retry.Policy{MaxAttempts: 2}}
+		req := request(t, "GET").WithContext(retry.WithBudget(context.Background(), &retry.Budget{Size: 5}))
+		resp := send(t, tr, req)
+		textOf(t, resp)
+		require.NoError(t, resp.Body.Close())
+		req.Body, req.GetBody = http.NoBody, nil
+		time.Sleep(time.Hour)
+	})
 }

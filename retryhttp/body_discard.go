@@ -32,18 +32,19 @@ func (x *exchange) keepBody(err error) {
 // The parameter `keep` is the largest number of bytes that it returns. If reading fails, the
 // connection cannot be used again, and nothing else happens.
 //
-// The body of a plain http.Transport is read in the caller's goroutine. If a Read hangs, canceling
-// the attempt ends the Read. The attempt is canceled after discardTime - discardGrace. Over HTTP/1,
-// canceling closes the connection. In two cases, canceling does not end the Read, and the caller
-// waits for it: the connection is from the user's own DialContext, and its Close does not end a
-// Read; or the body is from a protocol that the user has registered for http or https, and ignores
-// its context. To find out whether net/http made the body, `discard` would have to compare
-// unexported names.
+// If an http.Transport without the user's functions got the response over HTTP/1, the body is read
+// in the caller's goroutine. If a Read hangs, canceling the attempt ends the Read, because it
+// closes the connection. The attempt is canceled after discardTime - discardGrace. In two cases,
+// canceling does not end the Read, and the caller waits for it: the connection is from the user's
+// own DialContext, and its Close does not end a Read; or the body is from a protocol that the user
+// has registered for http or https, and ignores its context. To find out whether net/http made the
+// body, `discard` would have to compare unexported names.
 //
-// Any other body may ignore its context, and would block the caller forever. So such a body is read
-// in a new goroutine, and `discard` returns after discardTime even if this goroutine is still
-// reading. The goroutine closes the body after its last Read. If it closed the body earlier, a Base
-// that pools its readers might use the reader for another response.
+// Any other body may ignore its context, and would block the caller forever. Over HTTP/2, a Read
+// and a Close can wait for a write that hangs. So such a body is read in a new goroutine, and
+// `discard` returns after discardTime even if this goroutine is still reading. The goroutine closes
+// the body after its last Read. If it closed the body earlier, a Base that pools its readers might
+// use the reader for another response.
 func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	defer a.cancel(nil)
 	if resp.Body == nil || resp.Body == http.NoBody {

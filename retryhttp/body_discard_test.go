@@ -2,8 +2,11 @@ package retryhttp_test
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -341,3 +344,93 @@ func TestDiscardOfAConnection(t *testing.T) {
 	open.Wait() // until all three connections are closed
 	assert.Equal(t, 3, attempts)
 }
+
+// The server stops reading an upload over HTTP/2 and answers with the beginning of a 503. net/http
+// then holds a lock of the connection, for which a Read and a Close of the body wait. Neither
+// RoundTrip nor Result waits for it.
+func TestAServerThatStopsReadingOverHTTP2HoldsNobody(t *testing.T) {
+	for _, attempts := range []int{1, 2} {
+		address, cut := deafHTTP2(t)
+		base := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: attempts}}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, "https://"+address, bytes.NewReader(make([]byte, 64<<20)))
+		require.NoError(t, err)
+		returned := make(chan error, 1)
+		go func() {
+			_, err := retryhttp.Result(tr.RoundTrip(req))
+			returned <- err
+		}()
+		select {
+		case err := <-returned:
+			assert.Error(t, err, attempts)
+		case <-time.After(30 * time.Second):
+			assert.Fail(t, "the call waits until the connection is cut", attempts)
+			cut()
+			<-returned
+		}
+		cancel()
+		cut()
+	}
+}
+
+// deafHTTP2 starts a server of HTTP/2 with large windows. When it has got the header of a request,
+// it waits until the client has filled the buffers of the connection, answers with a part of a 503,
+// and reads nothing more. The function `cut` closes all connections.
+func deafHTTP2(t *testing.T) (address string, cut func()) {
+	of := httptest.NewUnstartedServer(nil)
+	of.StartTLS()
+	certificates := of.TLS.Certificates
+	of.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	frame := func(kind, flags byte, stream uint32, payload ...byte) []byte {
+		head := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+		return append(binary.BigEndian.AppendUint32(head, stream), payload...)
+	}
+	done := make(chan struct{})
+	serve := func(raw net.Conn) {
+		defer raw.Close()
+		conn := tls.Server(raw, &tls.Config{Certificates: certificates, NextProtos: []string{"h2"}})
+		if _, err := io.ReadFull(conn, make([]byte, len(http2Preface))); err != nil {
+			return
+		}
+		_, _ = conn.Write(frame(4, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff)) // SETTINGS: a window of 2 GiB
+		_, _ = conn.Write(frame(8, 0, 0, 0x7f, 0, 0, 0))                // WINDOW_UPDATE
+		for head := make([]byte, 9); ; {
+			if _, err := io.ReadFull(conn, head); err != nil {
+				return
+			}
+			if _, err := io.CopyN(io.Discard, conn, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+				return
+			}
+			if head[3] == 1 { // HEADERS
+				stream := binary.BigEndian.Uint32(head[5:])
+				time.Sleep(300 * time.Millisecond) // the client fills the buffers
+				_, _ = conn.Write(frame(1, 4, stream, 0x48, 3, '5', '0', '3'))
+				_, _ = conn.Write(frame(0, 0, stream, make([]byte, 8<<10)...))
+				<-done
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+			go serve(conn)
+		}
+	}()
+	var once atomic.Bool
+	return l.Addr().String(), func() {
+		if !once.Swap(true) {
+			close(done)
+			_ = l.Close()
+		}
+	}
+}
+
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

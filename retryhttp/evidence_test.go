@@ -364,3 +364,39 @@ func TestEvidenceIsAboutTheRequestAlone(t *testing.T) {
 		})
 	}
 }
+
+// The server processes a request on an idle connection and closes the connection without an answer.
+// net/http repeats the request, but the new connection is refused. The server may have processed the
+// request all the same.
+func TestBeforeAfterARepeatThatIsRefused(t *testing.T) {
+	for _, method := range []string{"PUT", "POST"} {
+		t.Run(method, func(t *testing.T) {
+			var asked, dials atomic.Int64
+			server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				switch asked.Add(1) {
+				case 1:
+				case 2:
+					panic(http.ErrAbortHandler)
+				default:
+					w.WriteHeader(http.StatusPreconditionFailed)
+				}
+			})
+			base := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if dials.Add(1) == 2 {
+					return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+				}
+				return new(net.Dialer).DialContext(ctx, network, address)
+			}}
+			defer base.CloseIdleConnections()
+			req := request(t, "GET")
+			req.URL, _ = url.Parse(server.URL)
+			textOf(t, send(t, base, req))
+			req.Method, req.Header = method, http.Header{"Idempotency-Key": {"k"}}
+			tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}
+			var e *retry.Error
+			require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, req)), &e)
+			assert.Equal(t, [...]any{int64(3), int64(3), 2}, [...]any{asked.Load(), dials.Load(), e.Attempts})
+			assert.Error(t, e.Before)
+		})
+	}
+}

@@ -57,6 +57,7 @@ type exchange struct {
 	checks CheckFunc     // the Transport's Check; in `fetch` (resume.go), a function that calls it
 	gate   *passage      // the passage through the Gate; nil: no attempt is held back
 	budget *retry.Budget // the Budget for retries; nil: no limit (a nil Budget allows all retries)
+	once   error         // why the request can be sent only once; nil: it can be sent again
 	done   func()        // ends the use of a target's Budget; nil: `budget` is no target's Budget
 
 	// plain is true if Base is an http.Transport and no function of the user sees the request or the
@@ -94,8 +95,9 @@ func (x *exchange) loopPolicy() retry.Policy {
 	if x.gate = x.t.Gate.newPassage(x); x.gate != nil || p.Enter != nil {
 		p.Enter = x.enter
 	}
+	x.once = x.cannotRepeat()
 	// If the request cannot be sent again, it does not matter what the server has processed.
-	x.needsProof = x.cannotRepeat() == nil && !x.t.idempotent(x.req)
+	x.needsProof = x.once == nil && !x.t.idempotent(x.req)
 	return p
 }
 
@@ -106,7 +108,9 @@ func (x *exchange) hasBody() bool {
 	return x.req.Body != http.NoBody && (x.req.Body != nil || x.req.GetBody != nil)
 }
 
-// cannotRepeat returns why the request can be sent only once, or nil if it can be sent again.
+// cannotRepeat returns why the request can be sent only once, or nil if it can be sent again. Its
+// result is stored in x.once: a Hedge below may look at it when the caller, who has closed the body
+// of the response, already changes the request.
 func (x *exchange) cannotRepeat() error {
 	switch {
 	case x.hasBody() && x.req.GetBody == nil:
@@ -279,7 +283,7 @@ var (
 // `classify` returns a NonRetryable class. Otherwise it returns the class of the caller's Classify,
 // and adds SkipBudget if x.skipBudget is set.
 func (x *exchange) classify(err error) *retry.Class {
-	cause := x.cannotRepeat()
+	cause := x.once
 	if cause == nil && x.needsProof && x.last.mayBeDone {
 		cause = fmt.Errorf(
 			"the server may have processed this %s; see retryhttp.Transport.Idempotent",

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"hash/maphash"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/gate"
+	"github.com/goretry/retry/internal/printable"
 )
 
 // A Gate holds back requests if their target has asked another caller to wait. A 429 Too Many
@@ -159,7 +161,8 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 func (p *passage) unsent() error {
 	req := p.x.req
 	method := cmp.Or(req.Method, http.MethodGet)
-	what := fmt.Sprintf("retryhttp: %s %s was not sent", method, req.URL.Host)
+	host := printable.URL(&url.URL{Host: req.URL.Host})
+	what := fmt.Sprintf("retryhttp: %s %s was not sent", method, strings.TrimPrefix(host, "//"))
 	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))
 }
 

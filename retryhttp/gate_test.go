@@ -363,3 +363,15 @@ func TestEnterOfThePolicy(t *testing.T) {
 		}
 	}
 }
+
+// The error of a request that a Gate holds back has at most the first KiB of the host.
+func TestAGateNamesALongHostShortly(t *testing.T) {
+	g := &retryhttp.Gate{Key: func(*http.Request) string { return "all" }}
+	tr := &retryhttp.Transport{Base: script(asksToWait(429, 100)), Gate: g, Policy: retry.Policy{MaxAttempts: 2, MaxRetryAfter: time.Second}}
+	send(t, tr)
+	req := request(t, "GET")
+	req.URL = &url.URL{Scheme: "http", Host: "x\u202e" + strings.Repeat("a", 100_000)}
+	_, err := tr.RoundTrip(req)
+	require.ErrorContains(t, err, "GET x%E2%80%AEaaa")
+	assert.Less(t, len(err.Error()), 1300)
+}

@@ -1,6 +1,8 @@
 package retryhttp_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -151,4 +153,33 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 		return nil
 	}}, request(t, "PUT"))
 	assert.Equal(t, http.NoBody, base.sent[0].Body, "http.NoBody is not wrapped")
+}
+
+// A Prepare that fails after AttemptTimeout has failed for its own reason, unless its error is that
+// of a context.
+func TestPrepareThatFailsLate(t *testing.T) {
+	errRevoked := errors.New("the token is revoked")
+	for _, tt := range []struct {
+		name    string
+		fails   func(context.Context) error
+		want    error
+		prepare int
+	}{
+		{"for its own reason", func(context.Context) error { return errRevoked }, errRevoked, 1},
+		{"because of the context", func(ctx context.Context) error { return ctx.Err() }, context.DeadlineExceeded, 3},
+		{"because of the cause of the context", context.Cause, context.DeadlineExceeded, 3},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			calls, base := 0, script(200)
+			p := retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}
+			tr := &retryhttp.Transport{Base: base, Policy: p, Prepare: func(req *http.Request, _ int, _ error) error {
+				calls++
+				time.Sleep(time.Second + 1)
+				return tt.fails(req.Context())
+			}}
+			_, err := tr.RoundTrip(request(t, "POST"))
+			assert.ErrorIs(t, err, tt.want)
+			assert.Equal(t, [2]int{tt.prepare, 0}, [2]int{calls, base.count()})
+		})
+	}
 }

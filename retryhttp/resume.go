@@ -260,6 +260,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 			return x.attempt(ctx)
 		}
 		x.failure, broke = x.check(checked(broke)), nil
+		x.last.before = x.failure // the error of a lost answer, if a 4xx ends the exchange
 		if x.done != nil && d.off-d.free >= progressBytes {
 			d.free, x.skipBudget = d.off, true // progress shows that the server works
 		}

@@ -557,3 +557,18 @@ func FuzzContentRange(f *testing.F) {
 		}
 	})
 }
+
+// A 4xx for the missing bytes of a download follows an answer that broke off.
+func TestBeforeOfADownload(t *testing.T) {
+	base := &source{text: "0123456789", cuts: []int{4}}
+	tr := &retryhttp.Transport{Resume: true, Policy: retry.Policy{MaxAttempts: 4}, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+		if req.Header.Get("Range") == "" {
+			return base.RoundTrip(req)
+		}
+		return response(http.StatusNotFound), nil
+	})}
+	_, err := io.ReadAll(send(t, tr).Body)
+	var e *retry.Error
+	require.ErrorAs(t, err, &e)
+	assert.ErrorIs(t, e.Before, io.ErrUnexpectedEOF)
+}

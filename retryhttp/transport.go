@@ -98,8 +98,10 @@ import (
 //
 // Over HTTP/2, net/http repeats requests that the server has refused before processing them. It
 // also repeats a request after an RST_STREAM with PROTOCOL_ERROR, although this error does not
-// prove that the server has not processed the request. The Transport does not see such a repeat,
-// and treats the request as if it had been sent once.
+// prove that the server has not processed the request. The Transport does not see such repeats, and
+// treats the request as if it had been sent once. net/http sets no limit to them: a faulty server
+// can make a client send one attempt hundreds of times a second. AttemptTimeout and the context of
+// the request end them.
 //
 // # An answer that is lost
 //
@@ -288,8 +290,8 @@ type Transport struct {
 // RoundTrip reads and closes the body of each response before the last, so that its connection can
 // be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before
 // the retry. If a Read hangs although its attempt is canceled, the call goes on, and a goroutine
-// lives until the Read returns. There are two exceptions, in which the call may wait for the Read.
-// Both need an [http.Transport] as Base:
+// lives until the Read returns. There are two exceptions over HTTP/1, in which the call may wait
+// for the Read. Both need an [http.Transport] as Base:
 //   - The http.Transport has a DialContext of the user's own, and closing an HTTP/1 connection does
 //     not end a Read of it. A connection through an SSH tunnel may be like this.
 //   - The user has registered a protocol for http or https with the http.Transport (see
@@ -337,8 +339,9 @@ func (t *Transport) idempotent(req *http.Request) bool {
 // plain reports whether two things hold: Base is an http.Transport that sends a request to u
 // without a registered protocol, and no function of the user gets the request or the response of an
 // attempt. If so, nothing changes the header and the URL of an attempt's request, so all attempts
-// may share the header and the URL of the caller's request. Also, a Read of a response's body
-// returns soon after its attempt has ended, with the two exceptions that RoundTrip names.
+// may share the header and the URL of the caller's request. Also, over HTTP/1, a Read of a
+// response's body returns soon after its attempt has ended, with the two exceptions that RoundTrip
+// names.
 //
 // A protocol that is registered with an http.Transport for another scheme may change the URL, as
 // the protocol of http.NewFileTransport does. A Proxy of the user's own gets the request, and may
