@@ -69,7 +69,9 @@ func (a *attempt) send() (*http.Response, error) {
 		return nil, noResult(a.x.t.base())
 	}
 	a.status = resp.StatusCode
-	a.before = a.sent.repeated(resp)
+	if isReplayable(a.req) {
+		a.before = a.sent.repeated(resp)
+	}
 	if inner := stopInfoOf(resp); inner != nil {
 		resp.Request = inner.original // ErrorOf must not return the error of the Transport below
 		if e := (*retry.Error)(nil); errors.As(inner.err, &e) {

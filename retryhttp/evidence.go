@@ -94,6 +94,17 @@ func (e *evidence) repeated(resp *http.Response) error {
 	return errAgain
 }
 
+// isReplayable reports whether net/http repeats req over HTTP/1 even if the server may have got req.
+// It repeats any other request only if it has written nothing of it to the connection. The trace
+// does not show this, because WroteHeaders is called before the header leaves the buffer.
+func isReplayable(req *http.Request) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return hasKey(req)
+}
+
 var errAgain = errors.New(
 	"net/http has repeated the request, because its idle connection broke")
 
@@ -122,13 +133,10 @@ func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 		}
 	}
 	getBody := req.GetBody
-	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		if !http2 && (req.Body == nil || req.Body == http.NoBody) {
-			getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
-			req.Body, _ = getBody()
-			req.TransferEncoding = []string{"identity"} // so that a TRACE is not sent in chunks
-		}
+	if isReplayable(req) && !http2 && (req.Body == nil || req.Body == http.NoBody) {
+		getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
+		req.Body, _ = getBody()
+		req.TransferEncoding = []string{"identity"} // so that a TRACE is not sent in chunks
 	}
 	if getBody == nil {
 		return
