@@ -91,10 +91,12 @@ import (
 //
 // The first two lines of the table need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
-// to the server. An idempotent request is traced only if it has an Idempotency-Key. A GET or HEAD
-// that a Hedge may send twice is not traced. If net/http itself or a Transport below has repeated
-// the request because an answer was lost, not even a 429 is retried. The reason is that the server
-// may have processed the request before the repeat.
+// to the server. If Base sends other requests, for example to fetch a token, it must not send them
+// in the context of the request, because the trace would mistake them for the request. An
+// idempotent request is traced only if it has an Idempotency-Key. A GET or HEAD that a Hedge may
+// send twice is not traced. If net/http itself or a Transport below has repeated the request
+// because an answer was lost, not even a 429 is retried. The reason is that the server may have
+// processed the request before the repeat.
 //
 // Over HTTP/2, net/http repeats requests that the server has refused before processing them. It
 // also repeats a request after an RST_STREAM with PROTOCOL_ERROR, although this error does not
@@ -115,13 +117,14 @@ import (
 // connection breaks. If the answer to this repeat is a 4xx, the field Before says that net/http has
 // repeated the request.
 //
-// If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There is
-// one exception: a proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
-// this package, may have sent the request twice, and the Transport cannot know it. If a Transport
-// below has made several attempts and got no answer, Before is the error of that Transport. This
-// error describes only the last of these attempts, so Before is set even if none of them had a
-// connection. Before is also nil for a GET that net/http has repeated, because a GET changes no
-// state. If Check accepts the 4xx, there is no *retry.Error, and so no Before.
+// If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There are
+// two exceptions. A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
+// this package, may have sent the request twice, and the Transport cannot know it. And the Check of
+// a Transport below may accept the 4xx. If a Transport below has made several attempts and got no
+// answer, Before is the error of that Transport. This error describes only the last of these
+// attempts, so Before is set even if none of them had a connection. Before is also nil for a GET
+// that net/http has repeated, because a GET changes no state. If Check accepts the 4xx, there is no
+// *retry.Error, and so no Before.
 type Transport struct {
 	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
 
