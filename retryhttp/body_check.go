@@ -117,10 +117,10 @@ func hasText(resp *http.Response) bool {
 }
 
 // isEmpty reports whether a response is a 200 with an empty body, and the method of its request is
-// not HEAD.
+// not HEAD. A caller of a Check may pass no request: then the method is not HEAD.
 func isEmpty(req *http.Request, resp *http.Response) bool {
-	return resp != nil && resp.Body == http.NoBody &&
-		resp.StatusCode == http.StatusOK && req.Method != http.MethodHead
+	return resp != nil && resp.Body == http.NoBody && resp.StatusCode == http.StatusOK &&
+		(req == nil || req.Method != http.MethodHead)
 }
 
 // isEvents reports whether a response is a stream of events.

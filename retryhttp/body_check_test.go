@@ -183,3 +183,37 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 		})
 	}
 }
+
+// Each Check accepts a nil request, and decides as for a GET.
+func TestChecksWithoutARequest(t *testing.T) {
+	for name, check := range map[string]retryhttp.CheckFunc{
+		"Check":      retryhttp.Check,
+		"WholeBody":  retryhttp.WholeBody(nil, 100),
+		"FirstEvent": retryhttp.FirstEvent(nil, nil),
+		"LLM":        retryhttp.LLM(retry.Policy{}).Check,
+	} {
+		for _, tt := range []struct {
+			name   string
+			status int
+			body   string
+		}{
+			{"no body", 200, ""},
+			{"a stream", 200, "data: a\n\n"},
+			{"a 429 without a body", 429, ""},
+			{"a 429 with a stream", 429, "data: a\n\n"},
+		} {
+			t.Run(name+"/"+tt.name, func(t *testing.T) {
+				judged := func(req *http.Request) error {
+					var body io.Reader = http.NoBody
+					if tt.body != "" {
+						body = strings.NewReader(tt.body)
+					}
+					return check(req, responseWith(tt.status, body, "Content-Type", "text/event-stream"), nil)
+				}
+				want, got := judged(request(t, "GET")), judged(nil)
+				assert.Equal(t, want == nil, got == nil, "%v", got)
+				assert.Equal(t, retry.IsPermanent(want), retry.IsPermanent(got))
+			})
+		}
+	}
+}
