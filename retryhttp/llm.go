@@ -36,10 +36,11 @@ import (
 // vendors' SDKs do. It reads a stream up to the first error event or the first piece of the answer.
 // It cannot read a compressed body. If the body says that the account cannot pay, for example by
 // insufficient_quota, the error is permanent, whatever the status is, and its text says that the
-// account cannot pay. A google.rpc.RetryInfo in the body counts like a Retry-After, and the longer
-// of the two waits applies. The limit of a second needs a Base whose bodies end with the context of
-// the request, such as [http.Transport]. If AttemptTimeout passes while the body is read, the
-// attempt fails with a timeout. The status and the Retry-After of the response are then ignored.
+// account cannot pay. A google.rpc.RetryInfo in the body counts like a Retry-After: a 403 or 413 is
+// retried (see [AdviceOf]), and the longer of the two waits applies. The limit of a second needs a
+// Base whose bodies end with the context of the request, such as [http.Transport]. If
+// AttemptTimeout passes while the body is read, the attempt fails with a timeout. The status and
+// the Retry-After of the response are then ignored.
 //
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
 // permanent if the request is invalid, not allowed or not paid for. LLM knows the codes that
@@ -65,7 +66,7 @@ func LLM(p retry.Policy) *Transport {
 }
 
 // checkLLM decides like Check, but it also retries a 409, as the vendors' SDKs do, and it reads the
-// body of an error.
+// body of an error. A wait in the body has the same effect as a wait in a Retry-After.
 func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	if err != nil || resp.StatusCode < 400 {
 		return Check(req, resp, err)
@@ -75,13 +76,16 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	if text != nil {
 		e.keep(text, resp.Request)
 	}
-	e.advice.Wait = max(e.advice.Wait, said.wait())
+	wait := said.wait()
+	asked := toAdvice(resp, wait, wait > 0)
+	e.advice.Wait = max(e.advice.Wait, asked.Wait)
 	e.unpaid = said.unpaid()
 	switch {
 	case e.unpaid != "":
 		e.advice.Verdict = Never
 	case e.advice.Verdict == Never:
-	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull:
+	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull,
+		asked.Verdict == Again:
 		e.advice.Verdict = Again
 	}
 	return e.judged(req)

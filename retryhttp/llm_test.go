@@ -282,6 +282,48 @@ func TestLLMHeedsRetryInfo(t *testing.T) {
 	}
 }
 
+// A RetryInfo in the body has the same effect as a Retry-After: a 403 or 413 is retried, and the
+// status decides about other statuses. Without a wait, a 403 is permanent.
+func TestLLMVerdictOfRetryInfo(t *testing.T) {
+	const plain = `{"error":{"message":"no"}}`
+	unpaid := strings.ReplaceAll(gemini("1s"), "RESOURCE_EXHAUSTED", "payment_required")
+	for _, tt := range []struct {
+		name   string
+		status int
+		body   string
+		header []string
+		sent   int
+		took   time.Duration
+	}{
+		{"403, in a header", 403, plain, []string{"Retry-After", "1"}, 2, time.Second},
+		{"403, in the body", 403, gemini("1s"), nil, 2, time.Second},
+		{"413, in the body", 413, gemini("1s"), nil, 2, time.Second},
+		{"403, in the body and in a header", 403, gemini("1s"), []string{"Retry-After", "2"}, 2, 2 * time.Second},
+		{"403, a wait of 0", 403, gemini("0s"), nil, 2, 10 * ms},
+		{"403, in a stream", 403, "data: " + gemini("1s") + "\n\n", []string{"Content-Type", "text/event-stream"}, 2, time.Second},
+		{"409, in the body", 409, gemini("1s"), nil, 2, time.Second},
+		{"403, no wait", 403, plain, nil, 1, 0},
+		{"403, a wait that is not valid", 403, gemini("-1s"), nil, 1, 0},
+		{"400, in a header", 400, plain, []string{"Retry-After", "1"}, 1, 0},
+		{"400, in the body", 400, gemini("1s"), nil, 1, 0},
+		{"403, X-Should-Retry: false", 403, gemini("1s"), []string{"X-Should-Retry", "false"}, 1, 0},
+		{"400, X-Should-Retry: true", 400, gemini("1s"), []string{"X-Should-Retry", "true"}, 2, time.Second},
+		{"403, the account cannot pay", 403, unpaid, nil, 1, 0},
+		{"403, the account cannot pay, and a header", 403, unpaid, []string{"Retry-After", "1"}, 1, 0},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			tr := retryhttp.LLM(retry.Policy{MaxAttempts: 2, RetryAfter: retry.RetryAfterExact})
+			base := script(textResponse(tt.status, tt.body, tt.header...), 200)
+			tr.Base = base
+			began := time.Now()
+			resp := send(t, tr, request(t, "POST"))
+			assert.Equal(t, tt.sent, base.count())
+			assert.Equal(t, tt.took, time.Since(began))
+			assert.Equal(t, tt.sent == 1, retry.ReasonOf(retryhttp.ErrorOf(resp)) == retry.ReasonPermanent)
+		})
+	}
+}
+
 // After LLM has read the body of an error, the caller can still read it, and the StatusError
 // contains its beginning. If reading takes longer than a second, the attempt is canceled, which
 // ends the body.
