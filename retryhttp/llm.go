@@ -34,13 +34,18 @@ import (
 // If the status is 400 or above, the Transport reads up to 64 KiB of the body, for at most a
 // second. It looks for JSON at the beginning of the body, whatever the Content-Type is, as the
 // vendors' SDKs do. It reads a stream up to the first error event or the first piece of the answer.
-// It cannot read a compressed body. If the body says that the account cannot pay, for example by
-// insufficient_quota, the error is permanent, whatever the status is, and its text says that the
-// account cannot pay. A google.rpc.RetryInfo in the body counts like a Retry-After: a 403 or 413 is
-// retried (see [AdviceOf]), and the longer of the two waits applies. The limit of a second needs a
-// Base whose bodies end with the context of the request, such as [http.Transport]. If
-// AttemptTimeout passes while the body is read, the attempt fails with a timeout. The status and
-// the Retry-After of the response are then ignored.
+// It cannot read a compressed body, except a gzip body that net/http decompresses. If the body says
+// that the account cannot pay, for example by insufficient_quota, the error is permanent, whatever
+// the status is, and its text says that the account cannot pay. A google.rpc.RetryInfo in the body
+// counts like a Retry-After: a 403 or 413 is retried (see [AdviceOf]), and the longer of the two
+// waits applies. The limit of a second needs a Base whose bodies end with the context of the
+// request, such as [http.Transport]. If AttemptTimeout passes while the body is read, the attempt
+// fails with a timeout. The status and the Retry-After of the response are then ignored.
+//
+// Over HTTP/2, a Read of net/http may go on after its context has ended. The call then waits for
+// the Read, longer than a second and longer than AttemptTimeout. This happens in two cases: the
+// server has stopped reading an upload on the same connection, or net/http decompresses a gzip body
+// whose decompression takes seconds. net/http may have 4 MiB of such a body in memory.
 //
 // An error event before the first piece of the answer becomes a [*StreamError]. The error is
 // permanent if the request is invalid, not allowed or not paid for. LLM knows the codes that
