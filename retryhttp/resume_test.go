@@ -404,10 +404,18 @@ func TestResumeKeepsTheWords(t *testing.T) {
 					*resp = *tt.answers(s.sent[n-1].Context(), n)
 				}
 			}
-			_, err := download(t, s, resuming)
+			var told *retryhttp.StatusError
+			p := resuming
+			p.OnEvent = func(_ context.Context, event retry.Event) {
+				if errors.As(event.Err, &told) {
+					assert.Nil(t, told.Body, "the Read has not set it yet")
+				}
+			}
+			_, err := download(t, s, p)
 			var e *retryhttp.StatusError
 			require.ErrorAs(t, err, &e)
 			assert.Equal(t, tt.want, string(e.Body))
+			assert.Same(t, told, e)
 		})
 	}
 }
