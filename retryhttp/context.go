@@ -41,8 +41,9 @@ func AttemptOf(ctx context.Context) int {
 
 // RequestOf returns the request that the caller passed to a [Transport]. Call it in OnEvent and in
 // Wait of the policy, with the context that these functions get. RequestOf returns the request even
-// if no attempt was made. For any other context, such as the context of an attempt, RequestOf
-// returns nil.
+// if no attempt was made. While Transport.Resume fetches the missing bytes of a download, RequestOf
+// returns a copy of the caller's request, to which Range and If-Range are added. For any other
+// context, such as the context of an attempt, RequestOf returns nil.
 func RequestOf(ctx context.Context) *http.Request {
 	if x, ok := ctx.Value(ctxvalue.Hedge{}).(*exchange); ok && x.isFor(ctx) {
 		return x.req

@@ -67,6 +67,30 @@ func TestRequestOf(t *testing.T) {
 	})
 }
 
+// While the missing bytes of a download are fetched, RequestOf returns a copy of the caller's
+// request that has a Range and an If-Range.
+func TestRequestOfADownload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []*http.Request
+		p := resuming
+		p.OnEvent = func(ctx context.Context, _ retry.Event) { seen = append(seen, retryhttp.RequestOf(ctx)) }
+		tr := &retryhttp.Transport{Base: &source{text: "0123456789", cuts: []int{4, -1}}, Policy: p, Resume: true}
+		req := request(t, "GET")
+		req.Header.Set("X-Caller", "me")
+		resp := send(t, tr, req)
+		before := len(seen)
+		textOf(t, resp)
+		require.Greater(t, len(seen), before)
+		assert.True(t, slices.Equal(slices.Repeat([]*http.Request{req}, before), seen[:before]))
+		want := http.Header{"X-Caller": {"me"}, "Range": {"bytes=4-"}, "If-Range": {resp.Header.Get("Etag")}}
+		for _, copied := range seen[before:] {
+			assert.NotSame(t, req, copied)
+			assert.Equal(t, want, copied.Header)
+			assert.Equal(t, req.URL, copied.URL)
+		}
+	})
+}
+
 // A policy for one request replaces the Transport's policy entirely. A Transport below does not use
 // it.
 func TestWithPolicy(t *testing.T) {
