@@ -8,6 +8,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -403,19 +404,72 @@ func TestComingFromRetryableHTTP(t *testing.T) {
 			resp, err = (&http.Client{Transport: rt(base)}).Do(req)
 			return sent, resp, err
 		}
-		sent, _, err := send(func(base http.RoundTripper) http.RoundTripper {
-			c := retryablehttp.NewClient()
-			c.HTTPClient.Transport, c.Logger, c.RetryMax = base, nil, 1
-			c.RetryWaitMin, c.RetryWaitMax = 1, 1
-			return c.StandardClient().Transport
-		})
+		sent, _, err := send(twiceThere)
 		assert.Equal(t, []any{row.there, row.err}, []any{sent, err != nil}, "%s, there: %v", row.name, err)
-		sent, resp, err := send(func(base http.RoundTripper) http.RoundTripper {
-			return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
-		})
+		sent, resp, err := send(twiceHere)
 		assert.Equal(t, []any{row.here, row.status == 0}, []any{sent, err != nil}, "%s, here: %v", row.name, err)
 		_, err = retryhttp.Result(resp, err)
 		assert.Error(t, err, row.name)
+	}
+}
+
+// twiceThere and twiceHere return a RoundTripper of each library that makes two attempts.
+func twiceThere(base http.RoundTripper) http.RoundTripper {
+	c := retryablehttp.NewClient()
+	c.HTTPClient.Transport, c.Logger, c.RetryMax = base, nil, 1
+	c.RetryWaitMin, c.RetryWaitMax = 1, 1
+	return c.StandardClient().Transport
+}
+
+func twiceHere(base http.RoundTripper) http.RoundTripper {
+	return &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}}
+}
+
+// go-retryablehttp reads a file again from its offset 0, and reads a body that cannot seek into
+// memory. SetBody sends a file from its present offset.
+func TestComingFromRetryableHTTPBody(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "body"))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, file.Close()) }()
+	_, err = file.WriteString("0123456789")
+	require.NoError(t, err)
+	for _, row := range []struct {
+		name        string
+		body        io.ReadCloser
+		there, here string // what each of two attempts sends
+		memory      bool   // the body is read before the first attempt of go-retryablehttp
+	}{
+		{"a file", file, "0123456789", "456789", false},
+		{"a body that cannot seek", io.NopCloser(file), "456789", "456789", true},
+	} {
+		send := func(
+			setBody func(*http.Request) error, rt func(http.RoundTripper) http.RoundTripper,
+		) (sent []string, memory bool) {
+			_, err := file.Seek(4, io.SeekStart)
+			require.NoError(t, err)
+			base := roundTripFunc(func(req *http.Request) (*http.Response, error) {
+				offset, err := file.Seek(0, io.SeekCurrent)
+				require.NoError(t, err)
+				memory = memory || len(sent) == 0 && offset == 10
+				text, err := io.ReadAll(req.Body)
+				require.NoError(t, err)
+				sent = append(sent, string(text))
+				return &http.Response{StatusCode: 503, Body: http.NoBody, Request: req}, nil
+			})
+			req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://example.test", nil)
+			require.NoError(t, err)
+			require.NoError(t, setBody(req))
+			_, _ = (&http.Client{Transport: rt(base)}).Do(req)
+			return sent, memory
+		}
+		sent, memory := send(func(req *http.Request) error {
+			req.Body = row.body
+			return nil
+		}, twiceThere)
+		assert.Equal(t, []string{row.there, row.there}, sent, "%s, there", row.name)
+		assert.Equal(t, row.memory, memory, row.name)
+		sent, _ = send(func(req *http.Request) error { return retryhttp.SetBody(req, row.body, 100) }, twiceHere)
+		assert.Equal(t, []string{row.here, row.here}, sent, "%s, here", row.name)
 	}
 }
 
