@@ -41,45 +41,88 @@ func take(b *retry.Budget, left int) *retry.Budget {
 	return b
 }
 
+// A charge says what an answer does to the Budget: whether it puts a share into the Budget, and how
+// many retries the first and the second retry of a call take from the Budget.
+type charge struct {
+	share         bool
+	first, second int
+}
+
+// chargeOf returns the charge of an answer, which is a step of `script`. If `own` is nil, the
+// Transport keeps the Budget of the target.
+func chargeOf(t *testing.T, answer any, check retryhttp.CheckFunc, own *retry.Budget) (c charge) {
+	tr := &retryhttp.Transport{Base: script(answer), Check: check, Policy: retry.Policy{Budget: own}}
+	b := cmp.Or(own, tr.TargetBudget(request(t, "GET")))
+	took := func(of, attempts, times int) int {
+		take(b, of)
+		tr.Policy.MaxAttempts = attempts
+		for range times {
+			_, _ = tr.RoundTrip(request(t, "GET"))
+		}
+		return of - b.Left()
+	}
+	c.share, c.first = took(5, 1, 10) < 0, took(5, 2, 1)
+	c.second = took(4, 3, 1) - c.first
+	return c
+}
+
 // The test covers, for each status, whether the answer puts a share into the Budget of its target,
 // and whether the retry after it takes a retry from the Budget.
 func TestBudgetAfterEachStatus(t *testing.T) {
-	type says struct {
-		share         bool
-		first, second int
-	}
-	costs := func(t *testing.T, answer any, own *retry.Budget) (s says) {
-		tr := &retryhttp.Transport{Base: script(answer), Check: failing, Policy: retry.Policy{Budget: own}}
-		b := cmp.Or(own, tr.TargetBudget(request(t, "GET")))
-		took := func(of, attempts, times int) int {
-			take(b, of)
-			tr.Policy.MaxAttempts = attempts
-			for range times {
-				_, _ = tr.RoundTrip(request(t, "GET"))
-			}
-			return of - b.Left()
-		}
-		s.share, s.first = took(5, 1, 10) < 0, took(5, 2, 1)
-		s.second = took(4, 3, 1) - s.first
-		return s
-	}
 	for status := 200; status < 700; status++ {
-		want := says{true, 1, 1}
+		want := charge{true, 1, 1}
 		switch {
 		case status < 400:
-			want = says{true, 0, 0}
+			want = charge{true, 0, 0}
 		case status == 401, status == 407:
-			want = says{true, 0, 1}
+			want = charge{true, 0, 1}
 		case status == 408, status == 421, status == 425, status == 429, status >= 500:
-			want = says{false, 1, 1}
+			want = charge{false, 1, 1}
 		}
-		require.Equal(t, want, costs(t, status, nil), status)
+		require.Equal(t, want, chargeOf(t, status, failing, nil), status)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		assert.Equal(t, says{false, 1, 1}, costs(t, asksToWait(401, 1), nil), "Retry-After")
+		assert.Equal(t, charge{false, 1, 1}, chargeOf(t, asksToWait(401, 1), failing, nil), "Retry-After")
 	})
-	assert.Equal(t, says{false, 1, 1}, costs(t, errReset, nil))
-	assert.Equal(t, says{false, 1, 1}, costs(t, 401, &retry.Budget{Size: 100}), "a Budget that the user has set is charged")
+	assert.Equal(t, charge{false, 1, 1}, chargeOf(t, errReset, failing, nil))
+	assert.Equal(t, charge{false, 1, 1}, chargeOf(t, 401, failing, &retry.Budget{Size: 100}), "a Budget that the user has set is charged")
+}
+
+// Answers that are not retried, and answers below 400 that Check rejects, change the Budget of
+// their target as docs/budget.md says.
+func TestBudgetAfterARejectedAnswer(t *testing.T) {
+	page, err := os.ReadFile("../docs/budget.md")
+	require.NoError(t, err)
+	const (
+		waits    = "any 4xx with a Retry-After | nothing | one retry"
+		other4xx = "any other 4xx, such as a 404 | a tenth of a retry (`Ratio`) | one retry"
+		none     = "5xx, or no answer | nothing | one retry"
+		below400 = "an answer below 400 that `Check` rejects | nothing | one retry"
+	)
+	llm := retryhttp.LLM(retry.Policy{}).Check
+	for _, tt := range []struct {
+		name   string
+		row    string // the beginning of the row in docs/budget.md
+		check  retryhttp.CheckFunc
+		answer func() *http.Response
+		want   charge
+	}{
+		{"a 404", other4xx, nil, func() *http.Response { return response(404) }, charge{true, 0, 0}},
+		{"a 403, under LLM", other4xx, llm, func() *http.Response { return response(403) }, charge{true, 0, 0}},
+		{"a 404 with a Retry-After", waits, nil, func() *http.Response { return asksToWait(404, 1) }, charge{false, 0, 0}},
+		{"a 501", none, nil, func() *http.Response { return response(501) }, charge{false, 0, 0}},
+		{"a 200", below400, returns(errReset), func() *http.Response { return response(200) }, charge{false, 1, 1}},
+		{"a 304", below400, returns(errReset), func() *http.Response { return response(304) }, charge{false, 1, 1}},
+		{"a 200, permanent", below400, returns(retry.Permanent(errReset)), func() *http.Response { return response(200) }, charge{false, 0, 0}},
+		{"a body that breaks off", below400, retryhttp.WholeBody(nil, 100), func() *http.Response { return responseWith(200, breaks("fir", errReset)) }, charge{false, 1, 1}},
+		{"an error event", below400, llm, func() *http.Response { return streamOf(overloaded) }, charge{false, 1, 1}},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			assert.Contains(t, string(page), "\n| "+tt.row)
+			answer := func(*http.Request) (*http.Response, error) { return tt.answer(), nil }
+			assert.Equal(t, tt.want, chargeOf(t, answer, tt.check, nil))
+		})
+	}
 }
 
 // If the Transport did not report the end of each request to the Budgets, they would keep every
