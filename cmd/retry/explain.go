@@ -31,8 +31,8 @@ Explain reads the log of a program that logs its retries with retrylog.NewWriter
 or retrylog.Slog, as JSON or text. It also reads the access logs of Envoy. When
 a call has ended, explain prints all events of this call. At the end of the log,
 or on Ctrl-C, it prints how many calls gave up, with tables of their reasons,
-sources, errors and times. In the table of times, three dots stand for a time
-without a retry and without a call that gave up. All times are UTC.
+sources, errors and times. In the table of times, three dots stand for a period
+in which no call retried or gave up. All times are UTC.
 
     retry explain -failed -since 1h -source 'pod/web-*' web.log
     retry explain -policy config.yaml -at services.payments.retry web.log
@@ -49,14 +49,15 @@ line of each file must be the oldest.
 With -policy, explain compares every decision in the log with the policy in a
 file. It prints only the calls that differ from the policy. The exit status is 1
 if a call differs, if no call can be compared, or if an event is unreadable or
-out of order. A call whose limit on attempts is not the limit of the policy
-differs too, even if its first attempt succeeded.
+out of order. A call also differs if its limit on attempts is not the policy's
+limit, even if its first attempt succeeded.
 
 A call is "skipped" if the log lacks its start or its end. It is also skipped if
-a retry.Class or a pipeline decided its retries, because the file of the policy
-does not contain classes or pipelines. A call is "stopped by code" if a function
-of the program decided not to retry, such as RetryIf or retry.Permanent. Give
-each retry.Class a Name, because a log does not show a class without a name.
+a retry.Class or a retryflow.Pipeline decided when to retry, because a policy
+file cannot contain classes or pipelines. A call is "stopped by code" if code of
+the program decided not to retry, for example with RetryIf or retry.Permanent.
+Give each retry.Class a Name, because a log does not show a class without a
+name.
 `,
 }
 

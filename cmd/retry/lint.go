@@ -27,8 +27,8 @@ last line says how many policies lint found.
 
 In a directory, lint reads every .yaml, .yml and .json file, and follows links.
 With -at, it checks the policy at this path in each file. In the path, * stands
-for every key. Without -at, it checks the values of the keys retry and
-work_config, files that consist of one policy, and the settings of systems such
+for every key. Without -at, it checks files that consist of one policy, the
+values of the keys "retry" and "work_config", and the settings of systems such
 as Envoy. If a file in a directory does not parse, lint reports the file only if
 it may contain a policy. It counts the other files that do not parse.
 

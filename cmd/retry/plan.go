@@ -166,7 +166,7 @@ type planJSON struct {
 	Notes       []string     `json:"notes"`
 }
 
-// A finding is what `plan -json` prints about a finding of `lint`.
+// A finding is a retry.Finding of Lint in the form in which `plan -json` prints it.
 type finding struct {
 	Code  string `json:"code"`
 	Field string `json:"field,omitzero"`

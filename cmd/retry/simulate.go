@@ -23,11 +23,11 @@ var simulateCommand = &command{
 	name: "simulate", args: "[flags] FILE", run: simulate,
 	summary: "say whether a system of services comes back after an outage",
 	doc: `
-Simulate says whether services that call and retry each other come back after an
-outage. It simulates ten runs, and one of these runs also without retries. It
-prints how the runs end, the highest rate of calls at which the services still
-come back, and a table of one run. The exit status is 1 if the system in FILE
-does not recover.
+Simulate says whether services that call each other, and retry these calls, come
+back after an outage. It simulates ten runs, and one of these runs also without
+retries. It prints how the runs end, the highest rate of calls at which the
+services still come back, and a table of one run. The exit status is 1 if the
+system in FILE does not recover.
 
     retry simulate system.yaml
     retry simulate -rescue -page page.html system.yaml

@@ -23,10 +23,10 @@ var vetCommand = &command{
 	summary: "report mistakes in Go code that retries, with file and line",
 	doc: `
 Vet reports mistakes in Go code that uses the library, with file and line. For
-example, it reports a call that ignores the context of its attempt. Write a
-PACKAGE as for the go command: ./... means all packages. The last line says how
-many packages and calls vet has checked. The exit status is 1 if vet finds a
-mistake, or if a package does not compile.
+example, it reports a retried function that ignores the context of its attempt.
+Write a PACKAGE as for the go command: ./... means all packages. The last line
+says how many packages and calls vet has checked. The exit status is 1 if vet
+finds a mistake, or if a package does not compile.
 
     retry vet ./...
     retry vet -format github ./...
@@ -35,9 +35,12 @@ mistake, or if a package does not compile.
 
 Each check has a flag with its name. For example, -outerctx=false disables the
 check outerctx, and -outerctx runs only this check. To silence a check on one
-line, write a comment on this line or on the line above: //retry:vet-ignore, the
-name of the check and a reason. In the library's repository, docs/vet.md shows
-each mistake and its fix.
+line, write a comment on this line or on the line above. The comment contains
+the name of the check and a reason, for example:
+
+    //retry:vet-ignore outerctx the request must outlive its attempt
+
+In the library's repository, docs/vet.md shows each mistake and its fix.
 `,
 }
 

@@ -16,8 +16,9 @@ import (
 var Idempotent = newCheck("idempotent", `report a retried POST or PATCH without an idempotency key
 
 If a response is lost, the server may have processed the request already. Without an
-idempotency key, it processes the retry as another request, such as a second payment.
-If all attempts send the same key, the server recognizes the retry.`, func(pass *analysis.Pass, u *uses) {
+idempotency key, the server processes the retry as another request, such as a second
+payment. If all attempts send the same key, the server recognizes
+the retry.`, func(pass *analysis.Pass, u *uses) {
 	seen := map[*ast.CallExpr]bool{}
 	report := func(call *ast.CallExpr, method, by string) {
 		if !seen[call] {

@@ -13,8 +13,9 @@ import (
 var Nested = newCheck("nested", `report a call that retries inside each attempt of another call
 
 Each attempt of the outer call makes all attempts of the inner call. With 4 outer and 3
-inner attempts, a server in trouble gets 12 requests. This check reports nothing if the
-code around one of the calls uses retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
+inner attempts, a server in trouble gets 12 requests. This check reports nothing if a
+function that contains one of the two calls also calls
+retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 	u.clientTimeouts(pass)
 	for call, op := range u.operations() {
 		u.reportLayers(pass, call, op)

@@ -16,13 +16,13 @@ import (
 )
 
 // PolicyLiteral reports what Validate and Lint would say about the policies in the source.
-var PolicyLiteral = newCheck("policyliteral", `report a policy with a finding of Validate or Lint
+var PolicyLiteral = newCheck("policyliteral", `report mistakes in a policy, as Validate and Lint do
 
-An invalid policy never retries. This check reports the findings of Validate about fields
-with constant values, each at the line of its field. If all fields are constant and the
-policy is passed to the library, the check also reports the findings of Lint. The check
-skips tests, because their policies are often wrong on purpose or have
-no delays.`, func(pass *analysis.Pass, u *uses) {
+An invalid policy never retries. If the value of a field is constant, this check reports
+what Validate finds wrong with the field. If all fields are constant and the policy is
+passed to the library, the check also reports the findings of Lint. The check skips
+tests, because their policies are often wrong on purpose or
+have no delays.`, func(pass *analysis.Pass, u *uses) {
 	u.oneClass(pass)
 	u.noPolicy(pass)
 	used := u.usedPolicies()

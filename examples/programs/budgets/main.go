@@ -86,7 +86,8 @@ func staysDown(load float64, processes int, b *retry.Budget, seed uint64) (down 
 	return down
 }
 
-// A blip is a short outage of a target. It happens once or twelve times.
+// A blip is a short outage of a target. It happens once in a simulation. If the field `every` is
+// set, it happens twelve times.
 type blip struct {
 	name    string
 	rate    float64       // calls a second
@@ -362,13 +363,13 @@ func main() {
 	flag.Parse()
 	line, head := row.outages,
 		"| budget of each process |"+
-			" how many of 24 outages are not over, 1 process |"+
-			" how many of 24 outages are not over, 10 processes |"+
-			" how many of 24 outages are not over, 100 processes |"+
-			" how many of 24 outages are not over, 1,000 processes |"+
-			" how many of 32 outages are not over, 85 % load |"+
-			" how many of 32 outages are not over, 90 % load |"+
-			" how many of 32 outages are not over, 95 % load |"
+			" how many of 24 outages are not over after ten minutes, with 1 process |"+
+			" how many of 24 outages are not over after ten minutes, with 10 processes |"+
+			" how many of 24 outages are not over after ten minutes, with 100 processes |"+
+			" how many of 24 outages are not over after ten minutes, with 1,000 processes |"+
+			" how many of 32 outages are not over after ten minutes, at 85 % load |"+
+			" how many of 32 outages are not over after ten minutes, at 90 % load |"+
+			" how many of 32 outages are not over after ten minutes, at 95 % load |"
 	for _, h := range herds {
 		head += " calls lost if 1,000 more calls come " + h.name + " |"
 	}

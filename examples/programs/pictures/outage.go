@@ -30,7 +30,8 @@ type rescue struct {
 
 const once = `"retry": {"max_attempts": 2}`
 
-// simulateRescues simulates the outage once for each rescue.
+// simulateRescues simulates the outage once with each of the rescues in the list `all`. It returns
+// the rescues with their answers.
 func simulateRescues(runs int, duration string) ([]rescue, error) {
 	const jitter = `"retry": {"max_attempts": 2, "jitter": "full", ` +
 		`"backoff": {"type": "fixed", "base": "10s"}}`
