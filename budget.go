@@ -61,10 +61,10 @@ type Budget struct {
 	// retries even if it is empty, and these retries take nothing. Only the first four retries of
 	// a call may use the grace period.
 	//
-	// Here, full means at least 90 % of Size. If the Budget held more than Size at some time during
-	// about the last period of length Remember, full means at least 90 % of the most that it held
-	// during this period. Once a retry has found the Budget empty, a new grace period cannot start
-	// for a minute. Each retry that finds the Budget empty starts this minute again.
+	// Here, full means at least 90 % of Size. If the Budget recently held more than Size, full means
+	// at least 90 % of this recent maximum. Recently means within about the last Remember. Once a
+	// retry has found the Budget empty, a new grace period cannot start for a minute. Each retry that
+	// finds the Budget empty starts this minute again.
 	//
 	// Only retries of [Do] and [Once] use the grace period. Take does not use it, because Take
 	// does not know how many retries the call has made. 0: there is no grace period. In a Policy,
@@ -289,10 +289,10 @@ func (b *Budget) asNew() bool {
 	return b.Left() >= b.Size && (!b.graces() || since(&b.emptyAt, now) >= graceRest)
 }
 
-// A Budget counts in billionths of a retry. The functions below are its arithmetic. The counts are
-// whole numbers, so no rounding errors add up: a thousand times a thousandth is exactly one retry.
-// Package retrysim has a copy of this arithmetic, and a test there compares its budget with a
-// retry.Budget.
+// A Budget counts in billionths of a retry. The functions below do the arithmetic on these counts.
+// The counts are whole numbers, so no rounding errors add up: a thousand times a thousandth is
+// exactly one retry. Package retrysim has a copy of this arithmetic, and a test there compares its
+// budget with a retry.Budget.
 const (
 	token      = 1_000_000_000         // a whole retry, in billionths of a retry
 	mostTokens = math.MaxInt64 / token // the most retries that a Budget can hold

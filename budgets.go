@@ -16,12 +16,11 @@ import (
 //	policy.Budget = budget
 //
 // The zero Budgets is ready to use, by any number of goroutines. Do not copy a Budgets. A
-// Budgets keeps at most 1,000 targets, and all other targets share one Budget. A new target may
-// replace an old target under two conditions. No call has used the old target for ten seconds,
-// and a new Budget would allow no more retries than the old Budget. So all targets together
-// never get more than 1,001 full Budgets, plus the retries that successes, RefillEvery and
-// Grace allow. By default, a retryhttp.Transport and the RPC adapters use a Budgets for their
-// targets.
+// Budgets keeps at most 1,000 targets, and all other targets share one Budget. A new target
+// may replace an old target if no call has used the old target for ten seconds, and if a new
+// Budget would allow no more retries than the old Budget. So all targets together never get
+// more than 1,001 full Budgets, plus the retries that successes, RefillEvery and Grace allow.
+// By default, a retryhttp.Transport and the RPC adapters use a Budgets for their targets.
 type Budgets struct {
 	// New returns the Budget of a new target. It is called once for each target that gets a Budget
 	// of its own, and again if the target was dropped and comes back. It is also called once with

@@ -34,8 +34,8 @@
 //  2. Jitter widens the delay to a window: ±50 % of a delay of 2s is a window from 1s to 3s.
 //     MaxDelay limits both the delay and the window.
 //  3. If a server asks for a wait (see [After]), no delay in the window is shorter than this
-//     wait. With ±50 %, the window of a wait is as wide as the wait, so a wait of 10s gives a
-//     window from 10s to 20s. Policy.RetryAfter can change this.
+//     wait. The jitter then only adds to the wait: with ±50 %, a wait of 10s gives a window
+//     from 10s to 20s. Policy.RetryAfter can choose another rule for such a wait.
 //  4. The delay is drawn from the window, where all delays are equally likely. [Draw] computes
 //     the same delay again from the fields of an [Event].
 //

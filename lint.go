@@ -32,7 +32,7 @@ type linted struct {
 	unset    bool          // true: the policy sets neither a limit nor NonRetryable
 	oneCurve bool          // true: Classify is nil, so no class can have a Backoff of its own
 	endless  bool          // true: oneCurve is true, and the retries of a call may be unlimited
-	first    time.Duration // Backoff.Delay(1); 0 if Backoff is nil or builtIn returns false
+	first    time.Duration // Backoff.Delay(1); 0 if Backoff is nil, or if Lint must not call it
 	attempts string        // EffectiveMax as text, such as "5 attempts"
 }
 
@@ -213,9 +213,9 @@ var lintRules = []lintRule{
 const tooLong = 31 * 24 * time.Hour
 
 // longest returns the longest possible time from the start of the first attempt to the start of the
-// last retry. It returns 0 if p has a MaxElapsed, no retry, or no delay. It also returns 0 if
-// builtIn returns false, because Lint must not call such a Backoff or Jitter. The result `upTo` is
-// "up to", or "more than" if p has more retries than a plan can show.
+// last retry. It returns 0 if p has a MaxElapsed, no retry, or no delay. It also returns 0 if Lint
+// must not call the Backoff or the Jitter of p (see builtIn). The result `upTo` is "up to", or
+// "more than" if p has more retries than a plan can show.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
@@ -229,8 +229,8 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 
 // mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit, or if
 // EffectiveMax is Unlimited. It also returns 0 if the delays may be shorter than in the Plan of p,
-// because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter for which builtIn returns
-// false.
+// because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter that Lint must not call
+// (see builtIn).
 func (p *Policy) mostWithin() int {
 	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
 		p.RetryAfter == RetryAfterExact {
@@ -260,8 +260,8 @@ func (p *Policy) builtIn() bool {
 
 // ownWindow returns the window from which the delay after an attempt is drawn. A call with
 // unlimited attempts or with a HealthyAfter raises a window that ends below leastWait to leastWait.
-// ownWindow does not raise it. If builtIn returns false, ownWindow returns a window from 0 to the
-// longest duration.
+// ownWindow does not raise it. If Lint must not call the Backoff or the Jitter of p (see builtIn),
+// ownWindow returns a window from 0 to the longest duration.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {
 		return 0, saturate.Max

@@ -67,8 +67,8 @@ func (p Policy) Delays(n int) Schedule {
 	return delays
 }
 
-// steps returns how many of the first n retries the limits on attempts allow, but at most maxSteps.
-// A negative n means all retries.
+// steps counts how many of the first n retries are within the limits on attempts. The result is at
+// most maxSteps. A negative n means all retries.
 func (p *Policy) steps(n int) int {
 	steps := maxSteps
 	if n >= 0 {

@@ -19,10 +19,10 @@
 // after the context was canceled. It does not pass the context to the operation. If the context's
 // deadline comes before the next attempt, v4 waits until the deadline. Do makes no attempt after
 // the context is done, passes the context to the operation, and does not wait for an attempt that
-// would begin after the deadline. At the end, v4 returns the error of the context in place of the
-// error of the operation. The error of Do contains both. From this error, [retry.Unwrap] returns
-// the same error as v4. If the context was canceled with a cause, as by context.WithCancelCause,
-// Unwrap returns this cause.
+// would begin after the deadline. If the context ended the call, v4 returns the error of the
+// context in place of the error of the operation. The error of Do contains both errors. From the
+// error of Do, [retry.Unwrap] returns the same error as v4. If the context was canceled with a
+// cause, as by context.WithCancelCause, Unwrap returns this cause.
 //
 // Results. backoff.Retry returns the error of the operation itself, and removes the
 // backoff.PermanentError around it. Do wraps the error in a [*retry.Error], so replace == with

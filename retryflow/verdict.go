@@ -48,8 +48,8 @@ func (rules Rules) decide(o Outcome) verdict {
 	return v
 }
 
-// follow calls Attempts and Delay of the rule in v, and stores their results in v. If one of them
-// returns an error, the task will fail.
+// The method `follow` calls the functions Attempts and Delay of the rule in v, and stores their
+// results in v. If one of the two functions returns an error, the task will fail.
 func (v *verdict) follow(o Outcome) {
 	if v.Attempts != nil {
 		n, err := v.Attempts(o)

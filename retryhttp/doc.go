@@ -4,11 +4,11 @@
 //
 //	client := &http.Client{Transport: &retryhttp.Transport{Policy: retry.Default()}}
 //
-// GET, HEAD, OPTIONS, TRACE, PUT, DELETE and the other methods of [Idempotent] are retried after
-// most network errors, after a 408, 421, 425 or 429, and after most 5xx. For example, a 503 is
-// retried and a 501 is not. A table in the documentation of [Transport] lists all statuses. A POST
-// or PATCH is retried if it has an Idempotency-Key header. Without this header, it is retried only
-// if the server cannot have processed it, for example after a 429.
+// GET, HEAD, OPTIONS, TRACE, PUT, DELETE and the other HTTP methods for which [Idempotent] returns
+// true are retried after most network errors, after a 408, 421, 425 or 429, and after most 5xx. For
+// example, a 503 is retried and a 501 is not. A table in the documentation of [Transport] lists all
+// statuses. A POST or PATCH is retried if it has an Idempotency-Key header. Without this header, it
+// is retried only if the server cannot have processed it, for example after a 429.
 //
 // You get the response of the last attempt, whatever its status. Check the status as usual.
 // [ErrorOf] says why there was no further attempt. [Result] turns a failed response into an error.

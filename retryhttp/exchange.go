@@ -433,10 +433,10 @@ func (x *exchange) Value(key any) any {
 // String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }
 
-// isFor reports whether ctx is x, or a context made from x that has no attempt of its own. OnEvent
-// or Wait may send another request with the context x through a Transport. The contexts of the
-// attempts of that request are made from x, so Hedged finds x in them too. But each of them has an
-// attempt of its own, so isFor reports false.
+// isFor reports whether ctx is x, or a context that was made from x and does not belong to an
+// attempt of another request. OnEvent or Wait may send another request with the context x through a
+// Transport. The contexts of the attempts of that request are made from x, so Hedged finds x in
+// them too. But each of these contexts contains an attempt of that request, so isFor reports false.
 func (x *exchange) isFor(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }
 
 // The function Hedged calls this method. The method reports whether the answer of the last attempt

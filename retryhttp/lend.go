@@ -54,7 +54,7 @@ func LendBudget(base http.RoundTripper, limit int) http.RoundTripper {
 }
 
 // lentName and spentName are the headers for lent retries. docs/budget.md defines their values.
-// Package retrygrpc has the same rules for gRPC metadata.
+// Package retrygrpc sends the same values in gRPC metadata.
 const (
 	// lentName is a header of a request. Its value is how many retries the server may make, together
 	// with all servers that it calls.

@@ -7,7 +7,7 @@ import (
 )
 
 // prepare calls the Prepare of the Transport. If Prepare fails, `prepare` closes the body of the
-// request. If Prepare has replaced the body, `prepare` closes both bodies.
+// request. If Prepare has replaced the body before it fails, `prepare` closes both bodies.
 func (a *attempt) prepare() (err error) {
 	x := a.x
 	var before *closing

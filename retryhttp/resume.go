@@ -89,7 +89,7 @@ func strongETag(resp *http.Response) string {
 }
 
 // If a download has read progressBytes bytes, the next retry takes nothing from the Budget. After
-// this retry, the bytes are counted from 0 again. The number is about the size of a request with
+// this retry, the bytes are counted from 0 again. progressBytes is about the size of a request with
 // its headers.
 const progressBytes = 1 << 10
 

@@ -26,9 +26,9 @@
 // attempt counts even if its worker dies. If a worker dies in the last attempt, the queue hands
 // out the job once more. Run then makes no attempt, and the job becomes a dead letter.
 //
-// A job that waits in its queue occupies no goroutine, so a job can wait long. If an attempt
-// returns an error of [retry.After], the job waits as long as that error says, by default up to
-// a day. To change this limit, set MaxRetryAfter: see [retry.Policy.ForJob].
+// A job that waits in its queue occupies no goroutine, so a job can wait for a long time. If
+// an attempt returns an error of [retry.After], the job waits as long as that error says, by
+// default up to a day. To change this limit, set MaxRetryAfter: see [retry.Policy.ForJob].
 //
 // A [DeadLetter] has the same JSON form in all queues. To run dead letters again, call Redrive
 // of the adapter. The jobs start at different times in a window that you choose: see

@@ -21,10 +21,10 @@ type Policies struct {
 
 // NewPolicies returns Policies in which the argument `policy` applies to every kind of job. It
 // returns an error if `policy` is invalid. It also returns an error if `policy` sets none of
-// MaxAttempts, MaxRetries, MaxElapsed and NonRetryable: without a limit, no job would be retried.
-// If each job has a limit of its own, set MaxAttempts to [retry.Unlimited]. If no job should be
-// retried, set MaxAttempts to 1, or set NonRetryable. The error begins with `adapter`, which is the
-// name of the adapter's package.
+// MaxAttempts, MaxRetries, MaxElapsed and NonRetryable: a policy without any of these settings
+// makes only one attempt, so no job would be retried. If each job has a limit of its own, set
+// MaxAttempts to [retry.Unlimited]. If no job should be retried, set MaxAttempts to 1, or set
+// NonRetryable. The error begins with `adapter`, which is the name of the adapter's package.
 func NewPolicies(adapter string, policy retry.Policy) (Policies, error) {
 	if err := check(policy); err != nil {
 		return Policies{}, fmt.Errorf("%s: %w", adapter, err)

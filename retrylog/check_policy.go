@@ -32,8 +32,9 @@ import (
 //     retry may have been too late, or a Budget may have been empty. Too late means after the
 //     caller's deadline or after the MaxElapsed of p. The Budget may come from the context.
 //   - A call is invalid, whatever p is, if its context or its function is nil.
-//   - An attempt that ran past the HealthyAfter of p does not have to restart the count of
-//     attempts, because the count of a job in a queue is never restarted.
+//   - An attempt that ran past the HealthyAfter of p restarts the count of attempts, but Check does
+//     not require this. The call may be a job in a queue, and the count of a job is never
+//     restarted.
 //
 // A log does not show that a failure had a [retry.Class] without a name. If p has no Classify,
 // Check assumes that such a failure had no class. It expects the delay and the limits of p, and may

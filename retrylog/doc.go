@@ -14,7 +14,8 @@
 //   - [Read] reads a log, and [Replay] rebuilds its calls.
 //   - [Call.Check] computes every decision of a call again and compares it with the log.
 //   - [Explain] returns a text that says what happened, when and why.
-//   - A [Reader] and [Call.Add] read a long log event by event.
+//   - For a long log, use a [Reader], which reads the log line by line. [Call.Add] adds the events
+//     to a call one by one.
 //
 // A policy has only one OnEvent. To use both Slog and Counters, call them from one function:
 //

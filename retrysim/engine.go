@@ -35,8 +35,8 @@ type service struct {
 	index   int32
 	edges   []edge
 	arrives stream // draws the times between the calls that come from outside
-	works   stream // draws the times of work and which requests fail
-	chooses stream // draws which instance of the service handles a request
+	works   stream // draws the time that each request takes, and whether it fails
+	chooses stream // chooses at random which instance of the service handles a request
 	seeds   stream // draws the seeds of delays
 	clients uint32
 

@@ -10,12 +10,13 @@ type event struct {
 
 	// gen shows whether the event is stale when its turn comes. A stale event is skipped:
 	//
-	//   - If r is not nil, gen is the generation of r at the time of the push, r.gen. The event is
-	//     stale if r has a newer generation.
-	//   - In an evArrive, gen is the field `arrival` of the service at the time of the push. The event
-	//     is stale if `arrival` has changed, because the rate of calls has changed.
-	//   - In an evTimeout, gen is not a generation. It is the index of the edge (a call from one
-	//     service to another) in the field `edges` of the service.
+	//   - If r is not nil, gen is the generation that r had (r.gen) when the event was pushed. The
+	//     event is stale if r has a newer generation.
+	//   - In an event of the kind evArrive, gen is the value that the field `arrival` of the service
+	//     had when the event was pushed. The event is stale if `arrival` has changed, because the rate
+	//     of calls has changed.
+	//   - In an event of the kind evTimeout, gen is not a generation. It is the index of the edge (a
+	//     call from one service to another) in the field `edges` of the service.
 	gen uint32
 }
 

@@ -12,9 +12,15 @@ import (
 const (
 	mostAttempts = 1_000_000 // the most attempts that one call from outside may cause at a service
 	endless      = 1000      // the assumed limit of a call that has no limit on attempts
-	largeRun     = 200_000   // a system whose run takes more events is divided (see Answer.Scale)
-	mostRows     = 2_000_000 // the most rows of a Result, one for each second and service (112 MB)
 	longRun      = 2_000_000 // the method `prolong` lengthens no run to more events than this
+
+	// If a run takes many more events than largeRun, only a part of the system is simulated: see
+	// Answer.Scale.
+	largeRun = 200_000
+
+	// mostRows is the largest number of rows in a Result. A Result has one row for each second of each
+	// service, so this many rows take 112 MB.
+	mostRows = 2_000_000
 
 	// A division leaves at least this many workers, places in a queue, and clients of a service (or
 	// retries in a Budget), because chance would dominate in smaller numbers.

@@ -12,7 +12,7 @@ const (
 	goodShare = 0.9 // enough calls succeed if their share is at least this part of the usual share
 )
 
-// A Verdict says whether a system recovers after its events.
+// A Verdict says whether a system recovers after its events, such as an outage.
 type Verdict string
 
 const (
@@ -26,11 +26,11 @@ const (
 	// shorter, or its calls have succeeded again for less than 10 seconds.
 	Draining Verdict = "not back yet"
 
-	// StaysDown means that the system has not recovered and that its queues do not get shorter.
-	// Without its events the system would work, so its own retries and queues keep it down.
+	// StaysDown means that the system has not recovered and that its queues do not get shorter. If its
+	// events had not happened, the system would work. So its own retries and queues keep it down.
 	StaysDown Verdict = "stays down"
 
-	// Overloaded means that the system does not work even without its events.
+	// Overloaded means that the system would not work even if its events did not happen.
 	Overloaded Verdict = "overloaded"
 )
 

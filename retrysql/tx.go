@@ -53,7 +53,7 @@ type Beginner interface {
 //   - fn returned the error of the deadlock, and the last statement of fn returned rows or changed
 //     no row.
 //   - A statement of fn had committed the transaction before the deadlock.
-//   - The driver is not go-sql-driver/mysql itself.
+//   - The driver is a wrapper around go-sql-driver/mysql, or another driver.
 //
 // With go-sql-driver/mysql, fn must close its rows before it returns, and the server must
 // support savepoints. For a server without savepoints, use TxFunc.

@@ -126,8 +126,8 @@ func lastOpen(runs []run, attempt int) *run {
 	return nil
 }
 
-// readLog returns all events of the log. It ignores the last line if the line is incomplete,
-// because the process that wrote the line was killed.
+// readLog returns all events of the log. If the process that wrote the log was killed, the last
+// line may be incomplete. readLog ignores an incomplete last line.
 func (j *journal) readLog() ([]retrylog.Record, error) {
 	file, err := os.Open(filepath.Join(j.directory, "log"))
 	if err != nil {
@@ -141,11 +141,11 @@ func (j *journal) readLog() ([]retrylog.Record, error) {
 	return log, err
 }
 
-// The function `stopped` reports whether exactly as many jobs have ended in the log as the
-// parameter `jobs` says. A job has ended if one of its attempts succeeded. A job has also ended if
-// its last event is a CallFinished whose reason is not ReasonCanceled. Events after a success are
-// ignored: if the server restarts before it learns of the success, the server delivers the job once
-// more.
+// The function `stopped` counts the jobs that have ended according to the log. It reports whether
+// their number equals the parameter `jobs`. A job has ended if one of its attempts succeeded. A job
+// has also ended if its last event is a CallFinished whose reason is not ReasonCanceled. Events
+// after a success are ignored: if the server restarts before it learns of the success, the server
+// delivers the job once more.
 func stopped(log []retrylog.Record, jobs int) bool {
 	ended, done := map[string]bool{}, map[string]bool{}
 	for _, r := range log {

@@ -86,7 +86,7 @@ type process struct {
 	exited chan struct{} // closed when the process has ended
 }
 
-// A starter starts a worker process, and passes the order o to the process.
+// A starter starts a worker process. The order o tells this process what to do.
 type starter func(ctx context.Context, o order) (*process, error)
 
 // starterOf returns a starter for the test with this name. The starter runs this test program

@@ -71,8 +71,8 @@ func Run(t *testing.T, e Engine) {
 	}
 }
 
-// An observation records the runs, the events and the dead letters of the job in one row of the
-// table.
+// An observation contains what happened to the job of one row of the table: its runs, its events
+// and its dead letters.
 type observation struct {
 	runs    []run
 	log     []retrylog.Record

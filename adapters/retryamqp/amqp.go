@@ -43,8 +43,9 @@
 // than the policy says.
 //
 // If a handler panics, the attempt has failed. The package does not recover the panic, so the panic
-// ends the program. If the policy allows a retry of the message, Consume takes no more messages
-// before the program ends.
+// ends the program. If the policy allows a retry of the message, Consume first stops taking
+// messages, because a message that arrives before the program has ended would use up an attempt. If
+// the policy allows no retry, the message becomes a dead letter.
 //
 // The documentation of [Retries.Consume] says how attempts are counted. The documentation of
 // [Retries] says what a copy of a message keeps, and what happens during a memory or disk alarm.
@@ -62,8 +63,8 @@ import (
 	"github.com/goretry/retry/retryjob"
 )
 
-// Retries handles messages according to policies. Set the fields and call SetType before the
-// first Consume. After that, Retries is safe for concurrent use.
+// Retries handles messages according to policies. Set the fields and call SetType before the first
+// Consume. After the first Consume has begun, Retries is safe for concurrent use.
 //
 // # What a copy of a message keeps
 //

@@ -42,9 +42,10 @@
 // task again one to two minutes later. If the killed attempt was the last attempt, the task does
 // not run again, and is archived.
 //
-// When a server of asynq stops, it waits for its handlers for the ShutdownTimeout, which is 8
-// seconds by default. Then the server cancels the contexts of the handlers and gives their
-// tasks back to the queue. An attempt that is interrupted in this way does not count.
+// When a server of asynq stops, it waits until its handlers have returned, but no longer
+// than the ShutdownTimeout (8 seconds by default). Then the server cancels the contexts of
+// the handlers that still run, and gives their tasks back to the queue. An attempt that is
+// interrupted in this way does not count.
 //
 // To limit the time of an attempt, set [retry.Policy.AttemptTimeout], not asynq.Timeout or
 // asynq.Deadline. At the end of a Timeout or Deadline, asynq does not wait for the handler. It

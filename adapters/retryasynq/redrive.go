@@ -42,7 +42,7 @@ const retention = time.Hour
 // If Redrive fails, or if its process is killed, no task is lost. Call Redrive again for the rest.
 // The first call may have enqueued a new task without deleting the archived task. The second call
 // recognizes the new task by its ID and its headers, and does not enqueue it again. This works
-// until an hour after the new task is done. If you call Redrive again only later, the task runs
+// until an hour after the new task is done. If the second call comes after this hour, the task runs
 // twice. Concurrent calls of Redrive lose no task either.
 //
 // When ctx is done, Redrive closes its connections, so it returns even if Redis does not

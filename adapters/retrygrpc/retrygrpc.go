@@ -58,7 +58,9 @@
 //
 // # Budgets across processes
 //
-// [LendBudget] and [BorrowBudget] pass the Budget of a context on to other processes.
+// With [LendBudget], a client lends retries of its Budget to the server that it calls. With
+// [BorrowBudget], the server uses these retries for its own calls. So one Budget limits the retries
+// of several processes.
 package retrygrpc
 
 import (

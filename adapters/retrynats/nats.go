@@ -62,7 +62,7 @@ import (
 )
 
 // Retries handles messages according to policies. Set the fields and call SetSubject before the
-// first Consume. After that, Retries is safe for concurrent use.
+// first Consume. After the first Consume has begun, Retries is safe for concurrent use.
 type Retries struct {
 	// Workers is the number of messages that one call of Consume handles at once. If Workers is 0 or
 	// below, Consume handles 10 messages at once.

@@ -37,9 +37,10 @@
 // Measurements are recorded with the context of the call, so exemplars link to the call's
 // trace.
 //
-// The count of a histogram is the number of calls, attempts or retries that it has recorded. After
-// an attempt that ran past [retry.Policy.HealthyAfter], the duration of the call counts from the
-// end of this attempt. But the number of retries always includes all retries of the call.
+// The count of a histogram is the number of values that it has recorded, so it says how many calls
+// or attempts have finished, or how many retries were scheduled. After an attempt that ran past
+// [retry.Policy.HealthyAfter], the duration of the call counts from the end of this attempt. But
+// the number of retries always includes all retries of the call.
 //
 // # Spans
 //

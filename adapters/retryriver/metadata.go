@@ -68,10 +68,10 @@ func read(row *rivertype.JobRow) (j retryjob.Job, m metadata, malformed error) {
 	return j, m, malformed
 }
 
-// The function `began` returns the time at which the first attempt began. It ignores the first
-// `earlier` errors of the row, which are from before the last Redrive. It also ignores times that
-// are zero or in the future. retryjob.Run would replace such a time with the current time in each
-// attempt, so MaxElapsed would never end the job.
+// The function `began` returns the time at which the first attempt began. It ignores the errors
+// from before the last Redrive. They are the first errors of the row, and the parameter `earlier`
+// is their number. It also ignores times that are zero or in the future. retryjob.Run would replace
+// such a time with the current time in each attempt, so MaxElapsed would never end the job.
 func began(row *rivertype.JobRow, earlier int) time.Time {
 	now := time.Now()
 	for _, failed := range row.Errors[earlier:] {

@@ -16,10 +16,10 @@
 //
 // Workers return errors as usual, and may wrap errors with [retry.Permanent] and [retry.After]. A
 // job that is retried waits as long as the policy says. A failed job that is not retried is
-// canceled if its error is permanent, and discarded otherwise. In both cases, the key "retry" in
-// the metadata of the job and the last error of the job contain the reason: see [DeadLetterOf]. If
-// the value of the key "retry" is malformed before an attempt, the job is canceled and does not
-// run.
+// canceled if its error is permanent, and discarded otherwise. In both cases, the reason is stored
+// in two places: under the key "retry" in the metadata of the job, and in the last error of the
+// job. See [DeadLetterOf]. If the value of the key "retry" is malformed before an attempt, the job
+// is canceled and does not run.
 //
 // [Redrive] runs dead letters again, with a new count of attempts. If an operator runs a job
 // again with River's JobRetry, the job keeps its count of attempts.
@@ -36,11 +36,11 @@
 // default, is treated as not set. docs/queues.md in the library's repository explains what all
 // adapters for queues have in common.
 //
-// The package sets the column max_attempts to one above the limit. So if a worker dies in the
-// last attempt of a job, River delivers the job once more, and this package discards the job
-// with a reason. A job that was inserted by a client without this package has River's own
-// max_attempts. If a worker dies in the last attempt of such a job, River discards the job
-// without a reason.
+// The package sets the column max_attempts to one above the limit. So if a worker dies in the last
+// attempt of a job, River delivers the job once more, and this package discards the job and stores
+// the reason. A job that was inserted by a client without this package has River's own
+// max_attempts. If a worker dies in the last attempt of such a job, River discards the job and
+// stores no reason.
 //
 // MaxElapsed counts from the start of the first attempt. If the worker died in the first attempt,
 // MaxElapsed counts from the time when River noticed the death of the worker. If a River worker

@@ -1,6 +1,6 @@
 // Package retrytemporal retries the activities of Temporal workflows according to a
-// retry.Policy. An [Interceptor] in the worker decides after each attempt. Temporal's server
-// waits and starts the next attempt.
+// retry.Policy. After each attempt, an [Interceptor] in the worker decides whether and when
+// the activity is retried. Temporal's server waits and starts the next attempt.
 //
 //	w := worker.New(client, "orders", worker.Options{
 //		Interceptors: []interceptor.WorkerInterceptor{&retrytemporal.Interceptor{Policy: policy}},

@@ -1,6 +1,6 @@
-// Command hedge prints the tables about second requests that are in README.md. For each library
-// it measures how long requests take, and how many requests and connections a server on loopback
-// gets.
+// Command hedge measures clients that send a second request if the answer to the first request is
+// slow. It prints the tables for the section "Second requests" of README.md. For each library it
+// measures how long requests take, and how many requests and connections a server on loopback gets.
 //
 //	go run ./hedge
 package main

@@ -113,7 +113,8 @@ func (g *Pauses) Begin(key string, d time.Duration) bool {
 		if len(g.last) <= most {
 			break
 		}
-		// Without its pause, the next attempt of the key `other` may be refused once more.
+		// There are too many pauses, so the pause of the key `other` is deleted. Then the next attempt
+		// with this key does not wait for the end of the pause, and a server may refuse it.
 		if other != key {
 			delete(g.last, other)
 		}

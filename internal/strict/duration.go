@@ -9,7 +9,7 @@ import (
 // A Duration is a time.Duration that is written as text in JSON and YAML: "200ms".
 type Duration time.Duration
 
-// WriteDuration is the part of an error that says how to write a Duration.
+// WriteDuration is the text that tells a user how to write a Duration. It is a part of error texts.
 const WriteDuration = `a duration as text, such as "200ms" or "1m30s"`
 
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }

@@ -1,6 +1,6 @@
-// Package strict decodes a mapping that a person wrote in JSON or YAML. Unknown keys, duplicate
-// keys and values of the wrong kind are errors. One error names up to 20 faults on one line,
-// and says what to write instead.
+// Package strict decodes a mapping that a person wrote in JSON or YAML. Unknown keys,
+// duplicate keys and values of the wrong kind are errors. The text of the error is a single
+// line. It names up to 20 faults, and says what to write instead.
 package strict
 
 import (

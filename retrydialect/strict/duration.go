@@ -9,7 +9,7 @@ import (
 // A Duration is a time.Duration that is text in JSON and YAML, such as "200ms".
 type Duration time.Duration
 
-// WriteDuration says how to write a Duration. It is part of the text of an error.
+// WriteDuration is the text that tells a user how to write a Duration. It is a part of error texts.
 const WriteDuration = `a duration as text, such as "200ms" or "1m30s"`
 
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }

@@ -1,7 +1,7 @@
 // Package strict decodes a mapping that a person wrote, in JSON or YAML. Unknown keys,
-// duplicate keys and values of the wrong type are errors. The error names up to 20 faults on
-// one line, and says what to write instead. Its method Findings returns the faults as values,
-// for programs.
+// duplicate keys and values of the wrong type are errors. The text of the error is a single
+// line. It names up to 20 faults, and says what to write instead. The error's method
+// Findings returns the faults as values, for programs.
 //
 // The package is for authors of configuration formats. retrydialect and retrysim use it.
 // [Decode] calls a function of yours, which takes each known key out of a [Mapping]:

@@ -28,10 +28,10 @@
 // The README lists the keys, the expressions, the differences from NoETL's engine, and the limits
 // on untrusted documents: https://github.com/goretry/retry/blob/main/retryflow/noetl/README.md
 //
-// If the condition of a rule cannot be evaluated, the pipeline ends, and the error says why. A
-// condition that needs a missing name does not end the pipeline: the rule does not match, and the
-// field Faults of the [retryflow.Event] contains the error. If a delay or a number of attempts
-// cannot be evaluated, the task fails.
+// If the condition of a rule cannot be evaluated, the pipeline ends, and the error says why. There
+// is one exception: if the condition uses a name or a key that does not exist, the pipeline goes
+// on. Then the rule does not match, and the field Faults of the [retryflow.Event] contains the
+// error. If a delay or a number of attempts cannot be evaluated, the task fails.
 //
 // A document cannot run code, read a file, call a Go method or reach an unexported field. It can
 // make a pipeline wait, repeat tasks, and store values under names in the State.

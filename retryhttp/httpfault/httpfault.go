@@ -10,7 +10,7 @@
 //	faults := httpfault.New(nil, busy, busy, httpfault.Status(200, 0))
 //	client := &http.Client{Transport: &retryhttp.Transport{Base: faults, Policy: policy}}
 //
-// A script in front of a real server can also break connections and lose answers:
+// A script can also pass requests to a real server, break connections and lose answers:
 //
 //	faults := httpfault.New(http.DefaultTransport,
 //		httpfault.Before(syscall.ECONNREFUSED), // the server never sees the first request

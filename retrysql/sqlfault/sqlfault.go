@@ -10,10 +10,11 @@
 //	)
 //	db := sql.OpenDB(faults)
 //
-// [New] wraps a connector of the driver, such as the result of pgx's stdlib.GetConnector or of
-// mysql.NewConnector. The faults of a script are used one after the other. The first fault
-// decides the next call of its kind, such as a commit. Then the second fault decides the next
-// call of its own kind, and so on. All other calls reach the database unchanged:
+// [New] wraps a connector of the driver, such as the result of pgx's stdlib.GetConnector or
+// of mysql.NewConnector. The faults of a script are used one after the other. Each fault is
+// for one kind of call, such as a commit. The first fault decides the result of the next
+// call of this kind. After this call, the second fault decides the result of the next call
+// of the second fault's kind, and so on. All other calls reach the database unchanged:
 //
 //	faults := sqlfault.New(connector,
 //		sqlfault.Begin(driver.ErrBadConn), // the first transaction cannot begin

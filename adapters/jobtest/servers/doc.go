@@ -1,5 +1,5 @@
 // Package servers starts the server of a queue for a single test. Each server has its own
-// port and directory, so that the test can stop and kill it.
+// port and directory, so a test can stop or kill its server while other tests run.
 //
 //	server := servers.NATS(t, "")
 //	conn, err := nats.Connect(server.Address)

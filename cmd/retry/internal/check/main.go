@@ -1,7 +1,7 @@
 // Command check runs the checks of "go vet" and of "retry vet" on packages and their tests. Unlike
 // go vet, it does not check imported packages, but reads only their export data from the compiler.
 // This saves time. In the modules that test against servers, the imported packages have a hundred
-// times as much code.
+// times as much code as the packages that are checked.
 package main
 
 import (

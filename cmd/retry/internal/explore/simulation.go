@@ -66,10 +66,10 @@ func (of Simulation) Rows(limit int) (rows []Row) {
 	return rows
 }
 
-// RescueRows returns a row of texts for each change that helps: the change, the verdict, the
-// number of lost calls, and the Margin of the changed system. The Margin is the highest rate of
-// calls at which the system comes back after its events. The first row describes the system
-// without a change.
+// RescueRows returns a row of texts for each change that helps: the change, the verdict, the number
+// of lost calls, and the Margin of the changed system. The Margin is the highest rate of calls at
+// which the system comes back after the events in its file, such as outages. The first row
+// describes the system without a change.
 func (of Simulation) RescueRows() (rows [][]string) {
 	for _, r := range append([]rescue.Rescue{rescue.Of(of.Answer)}, of.Rescues...) {
 		rows = append(rows, []string{

@@ -88,7 +88,7 @@ func (d *dialect) accepts(keys []string, key string) bool {
 type terms struct {
 	count   string // the key that limits the number of attempts or retries
 	longest string // the key that limits each delay
-	total   string // the key that limits all attempts and delays together
+	total   string // the key that limits the time of all attempts and delays together
 }
 
 // told returns the key and the text of a finding of the library, in the words of a dialect. The

@@ -7,21 +7,22 @@
 // are the other source files:
 //
 //   - file.go parses a file. json.go converts JSON to YAML nodes and back. texts.go parses
-//     documents that are texts in another document, as in a ConfigMap. check.go refuses duplicate
-//     keys and too many merged keys, and size.go refuses a file or a block that is too large.
+//     documents that are strings in another document, as in a ConfigMap. check.go refuses duplicate
+//     keys and too many merged keys. size.go refuses a file or a block that is too large.
 //   - search.go finds blocks: at a path, or at the places where files usually have them.
 //     recognize.go finds out to which dialect or system a block belongs.
 //   - block.go reads the policy in a block. fault.go describes faults and finds their lines, and
 //     lint.go warns about settings that are valid but probably mistakes.
-//   - dialect.go lists the dialects: the native form, the dialects of package retrydialect, and the
-//     formats of other systems, which are in format.go. form.go has the type `form`. The source
-//     files of the other systems use it to read values.
-//   - settings.go takes keys from a mapping, duration.go reads durations, beside.go reads settings
-//     next to a block, and templates.go replaces templates by their defaults.
+//   - dialect.go lists all dialects: the native form, the dialects of package retrydialect, and the
+//     formats of other systems. format.go describes the formats of other systems. form.go has the
+//     type `form`, with which envoy.go and the files for the other systems read values.
+//   - settings.go takes keys from a mapping, and duration.go reads durations. beside.go reads
+//     settings outside of a block that affect its retries, such as a timeout. templates.go replaces
+//     a template with a default, such as ${env:X:-5s}, by this default.
 //   - nodes.go walks through YAML nodes. place.go has the type `place`, which is a mapping with a
 //     pointer to the mapping around it. spelling.go compares spellings of keys, and finds
 //     misspelled keys.
-//   - system.go reads the systems of services for the command `retry simulate`.
+//   - system.go reads the files for `retry simulate`, which describe services that call each other.
 package policyfile
 
 import (

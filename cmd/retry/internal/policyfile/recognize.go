@@ -98,8 +98,9 @@ func (s *shape) last() string {
 	return path[strings.LastIndex(path, "/")+1:]
 }
 
-// byKey maps the last key of a path to the indexes of the shapes with this key. The keys of the map
-// are results of the function `fold`, which returns the same text for all spellings of a key.
+// byKey maps a key to the indexes (in `shapes`) of the shapes whose path ends with this key. The
+// keys of the map are results of the function `fold`, which returns the same text for all spellings
+// of a key.
 var byKey = map[string][]int{}
 
 func init() {
@@ -327,9 +328,9 @@ func (b *Block) writtenAsNative() bool {
 // text has a key of a policy and is not a template.
 func MayHold(data []byte) bool { return ownKey.Match(data) && !template.Match(data) }
 
-// shows reports whether a mapping has a key that is typical of the dialect. In the native form and
-// in the dialects of package retrydialect, each key is typical. `shows` returns false if the
-// mapping has more keys than a policy can have.
+// The method `shows` reports whether a mapping has a key that is typical of the dialect. In the
+// native form and in the dialects of package retrydialect, each key is typical. `shows` returns
+// false if the mapping has more keys than a policy can have.
 func (d *dialect) shows(node *yaml.Node) bool {
 	if len(node.Content) > 2*mostKeys {
 		return false

@@ -84,9 +84,10 @@ func (b *Block) LintSystem(s retrysim.System) (policies int, faults []*Fault) {
 	return policies, faults
 }
 
-// multiplied returns a finding if a call is retried and leads to another call that is retried,
-// directly or through other services. Then the attempts of the two calls multiply. The finding
-// names the first such call. There is no finding if a budget or a lent budget limits the attempts.
+// multiplied returns a finding if the parameter `call` is retried and leads to another call that is
+// retried, directly or through other services. Then the attempts of the two calls multiply. If
+// `call` leads to several retried calls, the finding names the nearest of them. There is no finding
+// if a budget or a lent budget limits the attempts.
 func multiplied(s retrysim.System, call retrysim.Edge) []retry.Finding {
 	retried := func(e retrysim.Edge) bool {
 		return e.Policy.EffectiveMax() != 1 && e.Policy.Budget == nil

@@ -1,5 +1,5 @@
-// Package saturate adds and multiplies durations. If a result overflows, it is the longest
-// duration.
+// Package saturate adds and multiplies durations. If a result would overflow, the functions
+// return the longest duration.
 package saturate
 
 import (
