@@ -94,9 +94,9 @@ func (e *evidence) repeated(resp *http.Response) error {
 	return errAgain
 }
 
-// isReplayable reports whether net/http repeats req over HTTP/1 even if the server may have got req.
-// It repeats any other request only if it has written nothing of it to the connection. The trace
-// does not show this, because WroteHeaders is called before the header leaves the buffer.
+// isReplayable reports whether net/http repeats req over HTTP/1 even if the server may have got
+// req. It repeats any other request only if it has written nothing of it to the connection. The
+// trace does not show this, because WroteHeaders is called before the header leaves the buffer.
 func isReplayable(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:

@@ -26,9 +26,9 @@ type StatusError struct {
 
 	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the Check
 	// of [LLM], and by a Read of a download under Transport.Resume that fails with a [BrokenError].
-	// Otherwise it is nil. The text of the error does not contain Body, which comes from the server and
-	// may be secret. OnEvent may get the StatusError before Result or the Read sets Body, so do not
-	// read Body in another goroutine while Result or the Read runs.
+	// Otherwise it is nil. The text of the error does not contain Body, which comes from the server
+	// and may be secret. OnEvent may get the StatusError before Result or the Read sets Body, so do
+	// not read Body in another goroutine while Result or the Read runs.
 	Body []byte
 
 	method  string
