@@ -392,9 +392,7 @@ func (x *exchange) handOver(err error) *http.Response {
 	x.resp = nil
 	if err != nil {
 		// send sets the Request of each response, but Check or Advise may have set it to nil.
-		s := &stopInfo{original: cmp.Or(resp.Request, x.req), attempt: x.last, err: err}
-		s.req = s.original.WithContext(context.WithValue(s.original.Context(), stopInfoKey{}, s))
-		resp.Request = s.req
+		resp.Request = stopInfo{attempt: x.last, err: err}.addTo(cmp.Or(resp.Request, x.req))
 		resp.Header = resp.Header.Clone() // the StatusError in err has the original
 	}
 	if x.t.Resume && hasText(resp) {

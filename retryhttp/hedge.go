@@ -104,6 +104,7 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	if h.After <= 0 || !hedgeable(req) {
 		return h.base().RoundTrip(req)
 	}
+	req = withoutStopInfo(req)
 	budget, done := h.budgetOf(req)
 	defer done()
 	r := &race{h: h, req: req, attempt: attemptOf(req), in: attemptIn(req.Context()), budget: budget}
@@ -415,16 +416,30 @@ func (q *raceRequest) answer() (*http.Response, error) {
 		q.cancel(nil)
 		return nil, q.err
 	}
-	switch req := q.resp.Request; {
-	case req == nil || req == q.req:
-		q.resp.Request = q.r.req
-	case req.Context().Value(ctxvalue.Hedge{}) == q: // a copy of q.req; see attempt.send
-		q.resp.Request = req.WithContext(q.r.req.Context())
-	}
+	q.setRequest()
 	if q.err != nil || q.resp.Body == nil || q.resp.Body == http.NoBody {
 		q.cancel(nil)
 	} else {
 		q.resp.Body = cancelAtEnd(q.resp.Body, q.cancel, new(responseBody))
 	}
 	return q.resp, q.err
+}
+
+// setRequest sets the Request of the response to the request that RoundTrip got, as attempt.send
+// does. If a Transport below has given up on the response, ErrorOf and Result find its stopInfo in
+// the new Request too.
+func (q *raceRequest) setRequest() {
+	stop := stopInfoOf(q.resp)
+	if stop != nil {
+		q.resp.Request = stop.original
+	}
+	switch req := q.resp.Request; {
+	case req == nil || req == q.req:
+		q.resp.Request = q.r.req
+	case req.Context().Value(ctxvalue.Hedge{}) == q: // a copy of q.req; see attempt.send
+		q.resp.Request = req.WithContext(q.r.req.Context())
+	}
+	if stop != nil {
+		q.resp.Request = stop.addTo(q.resp.Request)
+	}
 }

@@ -3,6 +3,7 @@ package retryhttp_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -521,6 +522,98 @@ func TestHedgeUnderATransport(t *testing.T) {
 		assert.Equal(t, "answer 1", textOf(t, send(t, tr)))
 		assert.Equal(t, 60*ms, closed)
 	})
+}
+
+// ErrorOf, Result and the Request of the response are the same with and without a Hedge above the
+// Transport. So is the error of a Transport above the Hedge.
+func TestHedgeAboveATransport(t *testing.T) {
+	refuses := func(req *http.Request, resp *http.Response, err error) error {
+		if err == nil && resp.StatusCode == 200 {
+			return errors.New("this is not the expected page")
+		}
+		return retryhttp.Check(req, resp, err)
+	}
+	busy := func(*http.Request) (*http.Response, error) { return textResponse(503, "busy"), nil }
+	bare := func(*http.Request) (*http.Response, error) { return responseWith(503, http.NoBody), nil }
+	for _, tt := range []struct {
+		name  string
+		check retryhttp.CheckFunc
+		steps []any
+		want  string // the error of Result
+	}{
+		{"a success", nil, []any{200}, "<nil>"},
+		{"a 200 that Check rejects", refuses, []any{200}, "retry: attempts exhausted after 2 attempts: this is not the expected page"},
+		{"a 503", nil, []any{busy}, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/: 503 Service Unavailable"},
+		{"a 503 without a body", nil, []any{bare}, "retry: attempts exhausted after 2 attempts: retryhttp: GET http://example.test/: 503 Service Unavailable"},
+		{"a 404", nil, []any{404}, "retry: permanent error after 1 attempt: retryhttp: GET http://example.test/: 404 Not Found"},
+		{"a 404 that Check accepts", returns(nil), []any{404}, "retryhttp: GET http://example.test/: 404 Not Found"},
+		{"a 404 after a lost answer", nil, []any{errReset, 404}, "retry: permanent error after 2 attempts: retryhttp: GET http://example.test/: 404 Not Found; " +
+			"before that: connection reset by peer"},
+	} {
+		direct := func(below http.RoundTripper) http.RoundTripper { return below }
+		early := func(below http.RoundTripper) http.RoundTripper {
+			return &retryhttp.Hedge{Base: below, After: time.Minute}
+		}
+		second := func(below http.RoundTripper) http.RoundTripper {
+			return &retryhttp.Hedge{After: 50 * ms, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				if !retryhttp.Hedged(req.Context()) {
+					time.Sleep(time.Second)
+				}
+				return below.RoundTrip(req)
+			})}
+		}
+		late := func(below http.RoundTripper) http.RoundTripper {
+			return &retryhttp.Hedge{After: 50 * ms, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				if retryhttp.Hedged(req.Context()) {
+					return nil, errReset
+				}
+				time.Sleep(time.Second)
+				return below.RoundTrip(req)
+			})}
+		}
+		outer := func(below http.RoundTripper) http.RoundTripper {
+			return &retryhttp.Transport{Base: below, Policy: retry.Policy{MaxAttempts: 2}, Check: tt.check}
+		}
+		run := func(t *testing.T, above ...func(http.RoundTripper) http.RoundTripper) (found []string) {
+			type key struct{}
+			req := request(t, "GET").WithContext(context.WithValue(t.Context(), key{}, "here"))
+			for range 2 {
+				var rt http.RoundTripper = &retryhttp.Transport{Base: script(tt.steps...), Policy: retry.Policy{MaxAttempts: 2}, Check: tt.check}
+				for _, add := range above {
+					rt = add(rt)
+				}
+				resp := send(t, rt, req)
+				stop := retryhttp.ErrorOf(resp)
+				_, err := retryhttp.Result(resp, nil)
+				if stop != nil {
+					assert.Same(t, stop, err)
+				}
+				var e *retry.Error
+				var status *retryhttp.StatusError
+				if errors.As(err, &e) {
+					found = append(found, fmt.Sprint("before: ", e.Before))
+				}
+				if errors.As(err, &status) {
+					found = append(found, "the body: "+string(status.Body))
+				}
+				assert.Equal(t, req, resp.Request.WithContext(req.Context()))
+				assert.Equal(t, "here", resp.Request.Context().Value(key{}))
+				assert.NoError(t, resp.Request.Context().Err())
+				found = append(found, fmt.Sprint(err), fmt.Sprint("values of the context: ", strings.Count(fmt.Sprint(resp.Request.Context()), "WithValue")))
+				req = resp.Request // a caller may send it again: its context does not grow with each call
+			}
+			return found
+		}
+		for name, hedge := range map[string]func(http.RoundTripper) http.RoundTripper{"an early answer": early, "a late answer": late, "a second request": second} {
+			bubble(t, tt.name+", "+name, func(t *testing.T) {
+				want := run(t, direct)
+				assert.Contains(t, want, tt.want)
+				assert.Equal(t, want, run(t, hedge))
+				assert.Equal(t, want, run(t, hedge, hedge), "two Hedges")
+				assert.Equal(t, run(t, outer), run(t, hedge, outer), "between two Transports")
+			})
+		}
+	}
 }
 
 // AttemptOf, Hedged, OnHedge and the log say whether an answer came from a second request.

@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"context"
 	"io"
 	"net/http"
 )
@@ -73,12 +74,29 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 // in the context of the response's Request.
 type stopInfo struct {
 	req      *http.Request // the Request of the response; its context contains the stopInfo
-	original *http.Request // the Request of the response before handOver added the stopInfo
+	original *http.Request // the Request of the response before `addTo` added the stopInfo
 	attempt  *attempt      // the last attempt
 	err      error         // why no other attempt was made
 }
 
 type stopInfoKey struct{}
+
+// addTo returns a copy of req. Its context contains a copy of s, whose `req` is the result.
+func (s stopInfo) addTo(req *http.Request) *http.Request {
+	s.original = req
+	s.req = req.WithContext(context.WithValue(req.Context(), stopInfoKey{}, &s))
+	return s.req
+}
+
+// withoutStopInfo returns a request for a new call. If req is the Request of an earlier response,
+// and its context contains the stopInfo of this response, the result is a copy of req without the
+// stopInfo. Otherwise the result is req.
+func withoutStopInfo(req *http.Request) *http.Request {
+	if s := stopInfoOf(&http.Response{Request: req}); s != nil {
+		return req.WithContext(s.original.Context())
+	}
+	return req
+}
 
 // stopInfoOf returns the stopInfo of resp, or nil. If a caller makes a request with the context of
 // an earlier response's Request, this context contains the stopInfo of the earlier response.

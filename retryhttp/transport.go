@@ -303,11 +303,7 @@ type Transport struct {
 //
 // If a method of an error of Base panics, the error is replaced by a permanent error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if s := stopInfoOf(&http.Response{Request: req}); s != nil {
-		// The caller sends the Request of an earlier response again. The context of this Request holds
-		// the error of the earlier call.
-		req = req.WithContext(s.original.Context())
-	}
+	req = withoutStopInfo(req)
 	x := &exchange{
 		t: t, req: req, policy: t.policyOf(req),
 		checks: CheckFunc(t.Check).orDefault(), plain: t.plain(req.URL),
