@@ -107,7 +107,8 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = withoutStopInfo(req)
 	budget, done := h.budgetOf(req)
 	defer done()
-	r := &race{h: h, req: req, attempt: attemptOf(req), in: attemptIn(req.Context()), budget: budget}
+	r := &race{h: h, req: req, attempt: attemptOf(req), budget: budget}
+	r.ctx, r.in = req.Context(), attemptIn(req.Context())
 	first := &r.first
 	r.begin(first)
 	late := time.AfterFunc(h.After, r.hedge)
@@ -165,10 +166,11 @@ func sentOnce(req *http.Request) bool {
 // A race is one call of RoundTrip whose request may be sent twice.
 type race struct {
 	h       *Hedge
-	req     *http.Request
-	attempt *attempt      // the attempt that sends req; nil: there is no Transport above
-	in      *attempt      // the attempt in the context of req; its request may differ from req
-	budget  *retry.Budget // the Budget for second requests; nil: there is no such Budget
+	req     *http.Request   // the caller may change it as soon as RoundTrip has returned
+	ctx     context.Context // the context of req, which `hedge` may need later
+	attempt *attempt        // the attempt that sends req; nil: there is no Transport above
+	in      *attempt        // the attempt in the context of req; its request may differ from req
+	budget  *retry.Budget   // the Budget for second requests; nil: there is no such Budget
 	first   raceRequest
 
 	mu     sync.Mutex    // guards the fields below, and `ended` and `freed` of both requests
@@ -201,7 +203,7 @@ func (q *raceRequest) isFor(ctx context.Context) bool { return attemptIn(ctx) ==
 
 // begin sets the field `req` of q, and the context of req.
 func (r *race) begin(q *raceRequest) {
-	ctx, cancel := context.WithCancelCause(r.req.Context())
+	ctx, cancel := context.WithCancelCause(r.ctx)
 	q.r, q.cancel, q.ctx = r, cancel, context.WithValue(ctx, ctxvalue.Hedge{}, q)
 	q.req = copyOf(q.ctx, r.req)
 }
@@ -209,7 +211,7 @@ func (r *race) begin(q *raceRequest) {
 // hedge sends the second request, unless the first request has ended, a Gate holds back requests,
 // or a Budget is empty.
 func (r *race) hedge() {
-	ctx := retry.WithBudget(r.req.Context(), r.budget)
+	ctx := retry.WithBudget(r.ctx, r.budget)
 	if ctx.Err() != nil || r.attempt != nil && r.attempt.x.gate.holds() {
 		return
 	}
@@ -298,7 +300,7 @@ func (r *race) settle() *raceRequest {
 			if r.second.asks || !kept {
 				best = r.second
 			}
-		case <-r.req.Context().Done():
+		case <-r.ctx.Done():
 		}
 		won = r.end(best, true)
 	}
@@ -306,7 +308,7 @@ func (r *race) settle() *raceRequest {
 		r.attempt.x.hedged.Store(true)
 	}
 	if r.h.OnHedge != nil && r.second != nil {
-		r.h.OnHedge(r.req.Context(), won.second)
+		r.h.OnHedge(r.ctx, won.second)
 	}
 	return won
 }
@@ -437,7 +439,7 @@ func (q *raceRequest) setRequest() {
 	case req == nil || req == q.req:
 		q.resp.Request = q.r.req
 	case req.Context().Value(ctxvalue.Hedge{}) == q: // a copy of q.req; see attempt.send
-		q.resp.Request = req.WithContext(q.r.req.Context())
+		q.resp.Request = req.WithContext(q.r.ctx)
 	}
 	if stop != nil {
 		q.resp.Request = stop.addTo(q.resp.Request)
