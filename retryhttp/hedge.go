@@ -301,6 +301,9 @@ func (r *race) settle() *raceRequest {
 				best = r.second
 			}
 		case <-r.ctx.Done():
+			if !kept {
+				best.err = asNetError(fmt.Errorf("%w (and then %w)", best.err, context.Cause(r.ctx)))
+			}
 		}
 		won = r.end(best, true)
 	}

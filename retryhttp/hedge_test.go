@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"runtime"
 	"slices"
@@ -383,20 +384,42 @@ func TestHedgeFreesTheConnectionOfAFailure(t *testing.T) {
 			assert.Equal(t, tt.text, textOf(t, resp))
 		})
 	}
-	bubble(t, "the call ends while the second request is in flight", func(t *testing.T) {
-		base := roundTrip(func(req *http.Request) (*http.Response, error) {
-			if retryhttp.Hedged(req.Context()) {
-				<-req.Context().Done()
-				return nil, context.Cause(req.Context())
-			}
-			time.Sleep(60 * ms)
-			return responseWith(503, strings.NewReader(long+"x")), nil
+	const dropped = "the body of the first answer was too long or too slow to store while the second request of a Hedge was in flight"
+	for _, tt := range []struct {
+		name    string
+		end     func(context.Context) (context.Context, context.CancelFunc)
+		cause   error
+		timeout bool
+	}{
+		{"its deadline passes", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		}, context.DeadlineExceeded, true},
+		{"it is canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		}, context.Canceled, false},
+		{"its deadline passes, with a cause", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(ctx, time.Second, errReset)
+		}, errReset, false},
+	} {
+		bubble(t, "the call ends while the second request is in flight: "+tt.name, func(t *testing.T) {
+			body := func(context.Context) io.Reader { return strings.NewReader(long + "x") }
+			base := script(reply{after: 60 * ms, status: 503, body: body}, reply{after: time.Hour, status: 200, deaf: true})
+			ctx, cancel := tt.end(t.Context())
+			defer cancel()
+			began := time.Now()
+			client := &http.Client{Transport: &retryhttp.Hedge{Base: base, After: 20 * ms}}
+			_, err := client.Do(request(t, "GET").WithContext(ctx))
+			assert.Equal(t, time.Second, time.Since(began))
+			var failed *url.Error
+			require.ErrorAs(t, err, &failed)
+			assert.EqualError(t, failed.Err, fmt.Sprintf("retryhttp: %s (and then %v)", dropped, tt.cause))
+			assert.ErrorIs(t, err, tt.cause)
+			assert.Equal(t, tt.timeout, failed.Timeout())
+			time.Sleep(time.Hour)
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, err := (&retryhttp.Hedge{Base: base, After: 20 * ms}).RoundTrip(request(t, "GET").WithContext(ctx))
-		require.EqualError(t, err, "retryhttp: the body of the first answer was too long or too slow to store while the second request of a Hedge was in flight")
-	})
+	}
 }
 
 // If Base panics in the second request, the program goes on and RoundTrip returns an error. If Base
