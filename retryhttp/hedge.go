@@ -40,7 +40,7 @@ import (
 // request after this answer. For example, a 200 and a 404 are successful, and a 429, a 503 and a
 // 507 are not. If one of the two requests fails, the Hedge waits for the other request. Meanwhile
 // the body of a failed first answer is stored, so that its connection is free for the second
-// request. If this body has more than 64 KiB, or takes more than 100 ms, the first answer is
+// request. If this body has more than 64 KiB, or takes more than 90 ms, the first answer is
 // dropped. If the answer of the first request is a 429 or has a Retry-After, the Hedge returns it
 // at once. If both requests fail, the Hedge returns the answer of the first request, unless the
 // answer of the second request asks to wait.
@@ -336,17 +336,20 @@ func (q *raceRequest) release() (kept bool) {
 		return true
 	}
 	body := &endedBody{ReadCloser: q.resp.Body}
+	body.size.Store(notEnded)
 	q.resp.Body = body
 	cancel := func(cause error) {
 		// If the body was read to its end, RoundTrip may still return this answer, with the stored body.
 		// The context of an answer that is returned must not end before the caller has read or closed the
 		// body, so this function does not cancel the context.
-		if !body.ended.Load() {
+		if body.size.CompareAndSwap(notEnded, canceled) {
 			q.cancel(cause)
 		}
 	}
 	text := (&attempt{Context: q.ctx, cancel: cancel}).discard(q.resp, discardBytes)
-	if !body.ended.Load() {
+	// `discard` may return at the moment when its goroutine reads the last bytes. Then the body has
+	// been read to its end, but these bytes are missing in the variable `text`.
+	if body.size.Load() != int64(len(text)) {
 		q.resp, q.err = nil, errDropped
 		return false
 	}
@@ -357,16 +360,26 @@ func (q *raceRequest) release() (kept bool) {
 var errDropped = errors.New("retryhttp: the body of the first answer was too long or too slow to " +
 	"store while the second request of a Hedge was in flight")
 
-// An endedBody stores whether a body was read to its end.
+// An endedBody stores the size of a body that was read to its end.
 type endedBody struct {
 	io.ReadCloser
-	ended atomic.Bool // atomic, because `discard` may return while its goroutine still calls Read
+	read int64 // how many bytes were read
+
+	// size is the number of bytes in the body, or notEnded, or `canceled`. It is atomic, because
+	// `discard` may return while its goroutine still calls Read.
+	size atomic.Int64
 }
+
+const (
+	notEnded = -1 // the body was not read to its end
+	canceled = -2 // the context of the request was canceled before the end of the body
+)
 
 func (b *endedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
 	if err == io.EOF {
-		b.ended.Store(true)
+		b.size.CompareAndSwap(notEnded, b.read)
 	}
 	return n, err
 }

@@ -422,6 +422,43 @@ func TestHedgeFreesTheConnectionOfAFailure(t *testing.T) {
 	}
 }
 
+// The body of a failed first answer may end at the moment when the Hedge cancels the request, which
+// is after 90 ms, or stops waiting for the body, which is after 100 ms. Then RoundTrip returns the
+// first answer with its whole body, or the second answer.
+func TestHedgeStoresAWholeBody(t *testing.T) {
+	const first, last = "the first half", " and the second"
+	for _, takes := range []time.Duration{0, 89 * ms, 90 * ms, 100 * ms} {
+		t.Run(takes.String(), func(t *testing.T) {
+			for range 2000 {
+				synctest.Test(t, func(t *testing.T) {
+					body := func(context.Context) io.Reader { // ignores its context
+						begun := false
+						return reads(func(p []byte) (int, error) {
+							if !begun {
+								begun = true
+								return copy(p, first), nil
+							}
+							time.Sleep(takes)
+							return copy(p, last), io.EOF
+						})
+					}
+					base := script(reply{after: 60 * ms, status: 503, body: body}, reply{after: time.Second, status: 503})
+					resp := send(t, &retryhttp.Hedge{Base: base, After: 50 * ms})
+					ended := base.sent[0].Context().Err()
+					text := textOf(t, resp)
+					if text == "answer 2" {
+						require.Error(t, ended)
+						require.GreaterOrEqual(t, takes, 90*ms)
+					} else {
+						require.Equal(t, first+last, text)
+						require.NoError(t, ended, "the context of the returned answer lives until its body is read")
+					}
+				})
+			}
+		})
+	}
+}
+
 // If Base panics in the second request, the program goes on and RoundTrip returns an error. If Base
 // panics in the first request, the caller can recover the panic.
 func TestHedgePanics(t *testing.T) {
