@@ -24,8 +24,8 @@ import (
 // Decoding into a zero TaskHarbor starts from [DefaultTaskHarbor]. So if a key is left out, its
 // field gets the default, such as 25 attempts. There is one exception: if decoding a block has
 // set all fields to zero, the TaskHarbor remembers this in an unexported field. If you then
-// decode another block into the same TaskHarbor, the field of a key that this block leaves out
-// stays zero.
+// decode a second block into the same TaskHarbor, the second block starts from zeros and not from
+// the defaults.
 //
 // If the value may be null, decode into a *TaskHarbor: null sets the pointer to nil. Decoding
 // null into a TaskHarbor is an error, except with go.yaml.in/yaml, which silently skips a null.

@@ -81,7 +81,7 @@ func (v *verdict) follow(o Outcome) {
 }
 
 // fail stores the error of a function of the rule with the index `rule`, so that the task fails
-// with this error. `function` is the name of the function in the text of the error.
+// with this error. The text of the error calls this function by the name `function`.
 func (v *verdict) fail(rule int, function string, err error, o Outcome) {
 	v.fault = fmt.Errorf("rule %d: %s: %w", rule, function, err)
 	v.err = withOutcome(v.fault, o)

@@ -24,9 +24,8 @@ const retention = time.Hour
 // at the time within o.Window that [retryjob.Spread] computes from the ID of the task, rounded up
 // to a whole second. Redrive skips these tasks:
 //
-//   - tasks that an operator has archived. If the last attempt failed in the second in which the
-//     operator archived the task, Redrive does not notice that an operator has archived it, and
-//     moves the task;
+//   - tasks that an operator has archived. If an operator archives a task within the same second
+//     in which its last attempt fails, Redrive does not notice this, and moves the task;
 //   - tasks whose new ID is the ID of another task;
 //   - tasks with the option asynq.Unique, if another task holds their lock.
 //

@@ -191,10 +191,11 @@ func outgoing(ctx context.Context, key string, n int) context.Context {
 func coded(err error) error { return status.FromContextError(err).Err() }
 
 // Mark prepares the error of a gRPC call for [retry.Do], so that you can retry the call without an
-// interceptor. Mark looks up the code of err in the table of the package documentation, and wraps
-// err with [retry.Permanent], or with [retry.After] and the wait of the RetryInfo in err. If you
-// pass no codes for the parameter `retryable`, UNAVAILABLE is retried. Mark returns nil if err is
-// nil.
+// interceptor. Mark looks up the code of err in the table of the package documentation. If an error
+// with this code is not retried, Mark wraps err with [retry.Permanent]. Otherwise Mark wraps err
+// with [retry.After], and passes the wait in the RetryInfo of err, or 0 if err has no RetryInfo. If
+// you pass no codes for the parameter `retryable`, UNAVAILABLE is retried. Mark returns nil if err
+// is nil.
 //
 //	err := retry.Do(ctx, policy, func(ctx context.Context) error {
 //		return retrygrpc.Mark(orders.Ship(ctx, request))

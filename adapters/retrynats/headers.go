@@ -50,9 +50,10 @@ func DeadLetterOf(header nats.Header) (retryjob.DeadLetter, error) {
 }
 
 // AttemptOf returns the number of the attempt that the delivery msg starts. The first attempt
-// has number 1. If a dead letter was moved back, the first delivery of its message is not an
-// attempt, because it only delays the message until the message is due. For such a delivery,
-// AttemptOf returns 0. It also returns 0 for a message that does not come from JetStream.
+// has number 1. If Redrive has moved a dead letter back, the first delivery of its message is
+// not an attempt: the worker only asks the server to deliver the message again when the message is
+// due. For such a delivery, AttemptOf returns 0. It also returns 0 for a message that does not come
+// from JetStream.
 func AttemptOf(msg jetstream.Msg) int {
 	meta, err := msg.Metadata()
 	if err != nil {

@@ -86,8 +86,8 @@ func began(row *rivertype.JobRow, earlier int) time.Time {
 }
 
 // metadataOf returns what this package has stored in the metadata of a job. It returns nil if the
-// package has stored nothing. The result `canceled` is true if an operator has canceled the job,
-// because River then sets a key of its own in the metadata.
+// package has stored nothing. The result `canceled` is true if an operator has canceled the job.
+// metadataOf recognizes this by a key that River then sets in the metadata.
 func metadataOf(job *rivertype.JobRow) (m *metadata, canceled bool, err error) {
 	all, err := fieldsOf(job.Metadata)
 	if mine := all[metadataKey]; len(mine) > 0 {

@@ -74,10 +74,10 @@ type explanation struct {
 
 func (x *explanation) define(flags *flag.FlagSet) {
 	x.key, x.source = regexp.MustCompile(""), regexp.MustCompile("")
-	flags.Func("key", "select the calls with this `key`, in which * stands for any text: order-*",
-		glob(&x.key))
-	flags.Func("source", "select the calls from this `source` or file, in which * stands for any "+
-		"text: pod/web-*", glob(&x.source))
+	flags.Func("key", "select the calls whose events have this `key` in the log, such as "+
+		"order-*, where * stands for any text", glob(&x.key))
+	flags.Func("source", "select the calls from this `source` or file, such as pod/web-*, "+
+		"where * stands for any text", glob(&x.source))
 	flags.Func("since", "select the calls that ended at this `time` or later: "+
 		"2026-11-22T10:00:00Z, or 90m for 90 minutes ago", instantOf(&x.since))
 	flags.Func("until", "select the calls that ended at this `time` or earlier",

@@ -21,10 +21,11 @@ var schemaText []byte
 const valuesHelp = `
 A duration is text, such as "200ms" or "1m30s".
 
-A jitter is "full", "equal" or a number from 0 to 1. With "full", each delay is
-drawn from 0 to the delay of the backoff. With "equal", each delay is drawn from
-half the delay of the backoff to the whole delay of the backoff. The number 0.2
-makes a delay up to 20 % shorter or longer.
+A jitter is "full", "equal" or a number from 0 to 1. The backoff computes a
+delay, and the jitter changes it at random. With "full", the result is between 0
+and the computed delay. With "equal", the result is between half the computed
+delay and the whole computed delay. The number 0.2 makes a delay up to 20 %
+shorter or longer.
 
 A backoff is one of these mappings. The factor is at least 1. The default factor
 is 2.

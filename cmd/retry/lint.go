@@ -26,11 +26,12 @@ last line says how many policies lint found.
     retry lint -at 'services.*.retry' -format github config/
 
 In a directory, lint reads every .yaml, .yml and .json file, and follows links.
-With -at, it checks the policy at this path in each file. In the path, * stands
-for every key. Without -at, it checks files that consist of one policy, the
-values of the keys "retry" and "work_config", and the settings of systems such
-as Envoy. If a file in a directory does not parse, lint reports the file only if
-it may contain a policy. It counts the other files that do not parse.
+With -at, it checks in each file only what is at the given path of keys, such as
+services.payments.retry. In the path, * stands for every key. Without -at, it
+checks the settings of systems such as Envoy, the values of the keys "retry" and
+"work_config", and each file that is one policy as a whole. If a file in a
+directory does not parse, lint reports the file only if it may contain a policy.
+It counts the other files that do not parse.
 
 Lint expands patterns such as *.yaml if the shell has not expanded them. In a
 file for "retry simulate", lint checks the policy of each call. It also reports

@@ -24,10 +24,10 @@ var simulateCommand = &command{
 	summary: "say whether a system of services comes back after an outage",
 	doc: `
 Simulate says whether services that call each other, and retry these calls, come
-back after an outage. It simulates ten runs, and one of these runs also without
-retries. It prints how the runs end, the highest rate of calls at which the
-services still come back, and a table of one run. The exit status is 1 if the
-system in FILE does not recover.
+back after an outage. It simulates ten runs. Then it simulates one of these runs
+again, this time without retries. It prints how the runs end, the highest rate
+of calls at which the services still come back, and a table of one run. The exit
+status is 1 if the system in FILE does not recover.
 
     retry simulate system.yaml
     retry simulate -rescue -page page.html system.yaml
@@ -58,9 +58,9 @@ key.
 With -rescue, simulate tries changes that people often make to such a system:
 fewer attempts, shorter timeouts, a budget, full jitter, and other values of the
 keys "queue", "cancel" and "lend". Then it tries pairs of the changes that help.
-For each change that helps, it prints the verdict, the calls that are lost, and
-the margin. The margin is the highest rate of calls at which the changed system
-comes back.
+For each change that helps, it prints the verdict (whether the changed system
+recovers), the number of lost calls, and the margin. The margin is the highest
+rate of calls at which the changed system comes back.
 
 With -compare, simulate also simulates a second system. Both systems get their
 calls at the same times if their services have the same names and rates.

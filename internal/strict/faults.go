@@ -106,7 +106,7 @@ func NoObject(prefix string, value []byte, example string) error {
 	return One(prefix, "", text, nil)
 }
 
-// A shown is a JSON value that an error text quotes. It is formatted only if the error text names
+// The type `shown` is a JSON value that an error text quotes. The value is formatted only if the error text names
 // the fault, because an error may have many more faults than it names.
 type shown []byte
 

@@ -213,7 +213,7 @@ func (g generator) time() time.Duration {
 	return time.Duration(g.Int64N(int64(most)))
 }
 
-// sometimes returns a duration in one of n calls. In the other calls it returns 0.
+// The method `sometimes` returns a duration in one of n calls. In the other calls it returns 0.
 func (g generator) sometimes(n int) time.Duration {
 	if g.oneIn(n) {
 		return g.time()

@@ -16,9 +16,9 @@ import (
 var OuterCtx = newCheck("outerctx", `report an operation that ignores the context of its attempt
 
 retry.Do passes a context to the function that it retries, and AttemptTimeout ends
-only this context. If the function makes a call with the context that was passed
-to retry.Do instead, the call goes on after the timeout. Then one slow attempt can
-use up the time of all attempts.`, func(pass *analysis.Pass, u *uses) {
+only this context. If the function instead uses the context that the caller passed
+to retry.Do, its calls go on after the timeout. Then one slow attempt can use up
+the time of all attempts.`, func(pass *analysis.Pass, u *uses) {
 	for call, op := range u.operations(u.onces...) {
 		if u.outlives(op) {
 			continue
