@@ -38,9 +38,9 @@ type Attempt struct {
 	Due time.Time // when the retry was due; zero if no retry was scheduled
 }
 
-// Add adds r as the next event of c and sets all fields of c except Key. Use it with a [Reader]
-// if the log is too long for [Replay], which needs all records in memory. Add does not check
-// whether r can follow the records before it. To check all records, pass c.Records to Replay.
+// Add adds r as the next event of c and sets all fields of c except Key. Use Add with a [Reader] if
+// the log is too long for [Replay], which needs all records in memory. Add does not check whether r
+// can follow the records that c already has. To check all records, pass c.Records to Replay.
 func (c *Call) Add(r Record) {
 	e, n, first := r.Event, len(c.Attempts), len(c.Records) == 0
 	begun := n > 0 && !c.Attempts[n-1].Finished
@@ -76,9 +76,9 @@ func (c *Call) Add(r Record) {
 func (c *Call) lastRecord() *Record { return &c.Records[len(c.Records)-1] }
 
 // CanAdd reports whether r can be the next event of c, judged only by the kind and the numbers of
-// r. If c has no events, CanAdd reports whether r can be the first event. Use it to find the call
-// of an event if several calls have the same key or no key. CanAdd does not compare keys. Replay
-// may still reject r for another reason, for example its Time.
+// r. If c has no events, CanAdd reports whether r can be the first event. Use CanAdd to find the
+// call of an event if several calls have the same key or no key. CanAdd does not compare keys.
+// Replay may still reject r for another reason, for example its Time.
 func (c *Call) CanAdd(r Record) bool {
 	if len(c.Records) == 0 {
 		return r.checkFirst() == nil

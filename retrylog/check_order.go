@@ -78,12 +78,12 @@ func (r *Record) checkInTurn(previous *Record) error {
 	success := e.Reason == retry.ReasonSuccess
 	waits := b.Kind == retry.RetryScheduled
 	// nilArgument is true if the call ended because its context or its function was nil. Such a call
-	// makes no attempt. But if a queue delivered a job again, the events before it can be about
-	// attempts of an earlier delivery.
+	// makes no attempt. But if a queue delivered a job again, the events before this end of the call
+	// can be about attempts of an earlier delivery.
 	nilArgument := e.Reason == retry.ReasonInvalid && e.Err == nil
 	least := want.Elapsed
 	if e.Kind == retry.AttemptStarted || refusal(e) {
-		least -= clockSkew // the clock of the next worker may differ
+		least -= clockSkew // the clock of the next worker may be behind
 	}
 	switch {
 	case !ok:
@@ -155,8 +155,8 @@ func isFirst(e retry.Event, running bool) bool {
 }
 
 // refusal reports whether e is the refusal of a job that a queue has delivered again. A job is
-// refused if the last attempt that its limit allows did not return, or if the worker is shutting
-// down.
+// refused if the last attempt that the limit of the job allows did not return, or if the worker is
+// shutting down.
 func refusal(e retry.Event) bool {
 	return e.Kind == retry.CallFinished && e.Attempt != 0 && e.Err == nil && hasBit(e, refused)
 }
@@ -188,7 +188,8 @@ func expected(previous, r *Record) (want retry.Event, ok bool) {
 		return want, false
 	}
 	// If Reset is true, the last attempt ran past HealthyAfter, and the call began anew: this attempt
-	// now counts as the first attempt, and has the Number 1. Elapsed is measured from its end.
+	// now counts as the first attempt, and has the Number 1. Elapsed is measured from the end of this
+	// attempt.
 	if (hidden || failed) && e.Reset {
 		want.Number, want.Elapsed = 1, 0
 	}

@@ -27,7 +27,8 @@ import (
 //   - Check cannot call RetryIf or Classify, because a log contains only the texts of errors. It
 //     accepts the decisions of these functions. [Call.ByCode] lists them.
 //   - For a retry with a Retry-After, the jitter window in the log may be smaller than the window
-//     that p computes. A call shortens this window if MaxElapsed or its deadline is near.
+//     that p computes. A call shortens this window if the deadline of the caller, or the end of the
+//     time that MaxElapsed allows, is near.
 //   - A call may stop where p would retry. The server may have asked for too long a wait, the
 //     retry may have been too late, or a Budget may have been empty. Too late means after the
 //     caller's deadline or after the MaxElapsed of p. The Budget may come from the context.
@@ -90,8 +91,8 @@ func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
 	switch {
 	case e.Reset && !j.healthy(previous) && previous.Kind != retry.AttemptFinished:
-		err = fmt.Errorf("reset is true, but under the policy no attempt restarts the count of "+
-			"attempts (HealthyAfter is %v, AttemptTimeout is %v)",
+		err = fmt.Errorf("reset is true, but under the policy no attempt can restart the count "+
+			"of attempts, because HealthyAfter is %v and AttemptTimeout is %v",
 			j.policy.HealthyAfter, j.policy.AttemptTimeout)
 	case e.Reset && !j.healthy(previous):
 		err = fmt.Errorf("reset is true, but under the policy an attempt of %v does not restart "+
@@ -124,8 +125,8 @@ func (j judge) healthy(previous retry.Event) bool {
 // compareRetry compares a RetryScheduled event with the policy.
 func (j judge) compareRetry(e retry.Event) error {
 	d, window := j.decide(e), e.Hi != 0
-	// If there is a Retry-After, the call may have shortened the jitter window, because MaxElapsed or
-	// its deadline was near.
+	// If there is a Retry-After, the call may have shortened the jitter window, because the deadline
+	// of the caller, or the end of the time that MaxElapsed allows, was near.
 	cut := e.RetryAfter > 0 && e.Lo == e.RetryAfter && e.Hi < d.Hi
 	switch {
 	case !d.Retry():
@@ -168,8 +169,8 @@ func (j judge) compareStop(e retry.Event) (byCode bool, err error) {
 	case retry.ReasonExhausted, retry.ReasonInvalid: // a class can have its own limit, or be invalid
 		byCode = class
 	case retry.ReasonRetryAfter, retry.ReasonBudget, retry.ReasonBorrowed:
-		// The policy leaves attempts, but an empty Budget or too long a Retry-After may have stopped the
-		// call. A log contains neither the Budgets nor the Retry-After of a failure that ended a call.
+		// The policy allows more attempts. But a Budget may have been empty, or the Retry-After too long.
+		// A log contains neither the Budgets nor the Retry-After of a failure that ended a call.
 		mayStop = goesOn
 	case retry.ReasonElapsed:
 		mayStop = goesOn && j.policy.MaxElapsed > 0

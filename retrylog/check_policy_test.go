@@ -121,8 +121,8 @@ func TestCheck(t *testing.T) {
 	assert.NoError(t, retrylog.Call{}.Check(policy))
 }
 
-// A delay is drawn from Lo to Hi. If an event has neither Lo nor Hi, Check compares its delay.
-// Only the window above a Retry-After can be cut to the time that was left.
+// A delay is drawn from Lo to Hi. If an event has neither Lo nor Hi, Check compares its delay. Only
+// a window that begins at a Retry-After may be shortened to the time that the call had left.
 func TestCheckOfWindows(t *testing.T) {
 	log := logOf(t, context.Background(), policy, failing(errRefused, errRefused, errRefused))
 	call := only(t, strings.NewReplacer(`"lo":"160ms","hi":"240ms",`, "", `"lo":"320ms","hi":"480ms",`, "").Replace(log))
@@ -213,8 +213,8 @@ func TestCheckOfWhatCodeDecided(t *testing.T) {
 	})
 }
 
-// The reason of a stop may be impossible under the policy. It may also be wrong because the
-// policy stops for another reason first.
+// The reason of a stop may be impossible under the policy. The reason may also be wrong because the
+// policy stops the call earlier, for another reason.
 func TestCheckFindsAStopForAnotherReason(t *testing.T) {
 	all := policy // a call with this policy can stop for all these reasons
 	all.MaxElapsed, all.Budget, all.RetryIf = time.Hour, &retry.Budget{Size: 1}, func(error) bool { return false }
@@ -344,7 +344,8 @@ func TestCheckFindsEachChange(t *testing.T) {
 	assert.ElementsMatch(t, []string{"elapsed", "reason", "removed", "swapped", "time", "took"}, slices.Collect(maps.Keys(missed)))
 }
 
-// changes returns copies of a line by the field that is changed in the copy.
+// The function `changes` returns copies of a line. In each copy, the value of one key is changed.
+// The result maps this key to the copy.
 func changes(t *testing.T, line string) map[string]string {
 	var fields map[string]any
 	require.NoError(t, json.Unmarshal([]byte(line), &fields))

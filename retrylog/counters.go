@@ -63,8 +63,8 @@ func (c *Counters) OnEvent(_ context.Context, e retry.Event) {
 	}
 }
 
-// count adds 1 to the count of a name. After the first 64 names, it counts all new names as
-// "other", because names that a peer invents must not fill the memory.
+// The function `count` adds 1 to the number that belongs to a name. After the first 64 names, it
+// counts all new names as "other", because names that a peer invents must not fill the memory.
 func count[T ~string](counts *map[T]int64, name T) {
 	if *counts == nil {
 		*counts = map[T]int64{}

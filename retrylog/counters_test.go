@@ -21,13 +21,14 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// reasons lists all reasons why a call can stop.
+// The variable `reasons` lists all reasons why a call can stop.
 var reasons = []retry.Reason{
 	retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected, retry.ReasonRetryAfter,
 	retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonBorrowed, retry.ReasonWait, retry.ReasonInvalid,
 }
 
-// stops returns the Stops of a snapshot. The map has every reason, with the given number or 0.
+// The function `stops` returns the Stops of a Snapshot: a map with every reason. If `numbers` lacks
+// a reason, its number is 0.
 func stops(numbers map[retry.Reason]int64) map[retry.Reason]int64 {
 	all := map[retry.Reason]int64{}
 	for _, r := range reasons {

@@ -39,8 +39,8 @@ func (l *Reader) decode(line []byte, from string, isCarried bool) {
 }
 
 // decodeText reads a line of slog's TextHandler, whose key=value pairs start at the index `begin`.
-// It counts the line as cut off if it lacks the last key that events of its kind have, or if a
-// value lacks its closing quotation mark.
+// It counts the line as cut off if the line lacks the last key that events of this kind have, or if
+// a value lacks its closing quotation mark.
 func (l *Reader) decodeText(line []byte, begin int, from string) {
 	v := l.v
 	v.clear()
@@ -92,20 +92,21 @@ func (l *Reader) decodeObjects(prefix, data []byte, from string, torn, isCarried
 	}
 }
 
-// beginning matches the first characters of an event in JSON, as a Writer or slog's JSONHandler
-// writes it. It cannot match inside a JSON string, because quotation marks are escaped there. If it
-// matches an object inside another object, `split` ends the outer object there, so the outer object
-// counts as cut off. The inner object is not an event, because it lacks required keys.
+// The pattern `beginning` matches the first characters of an event in JSON, as a Writer or slog's
+// JSONHandler writes it. It cannot match inside a JSON string, because quotation marks are escaped
+// there. If the pattern matches an object inside another object, `split` ends the outer object
+// there, so the outer object counts as cut off. The inner object is not an event, because it lacks
+// required keys.
 var beginning = regexp.MustCompile(`\{("key":"([^"\\]|\\.)*",)?"(kind|time)":`)
 
 // mostInLine is the largest number of JSON values that are read from one line. A program that
 // crashes several times leaves only a few values on a line.
 const mostInLine = 1000
 
-// split returns the JSON values of a line. The result `torn` reports whether a part of the line is
-// missing. If a part is missing, `split` skips each text that is not JSON: it goes on at the next
-// match of `beginning`. If no part is missing, `split` stops at the first text that is not JSON.
-// The result `fault` says why an event is not valid JSON.
+// The function `split` returns the JSON values of a line. The result `torn` reports whether a part
+// of the line is missing. If a part is missing, `split` skips each text that is not JSON: it goes
+// on at the next match of `beginning`. If no part is missing, `split` stops at the first text that
+// is not JSON. The result `fault` says why an event is not valid JSON.
 func split(data []byte) (all [][]byte, torn bool, fault error) {
 	if json.Valid(data) {
 		return [][]byte{data}, false, nil
@@ -140,10 +141,10 @@ func split(data []byte) (all [][]byte, torn bool, fault error) {
 	return all, torn, fault
 }
 
-// add adds r to the events of the line. `prefix` is the text before the event. If a logger wrote r
-// without a time, r gets the time in the prefix. If the prefix has no time, r gets the start of
-// the wait before a retry (Due minus Delay). If r has no Due either, r gets the time of the event
-// before.
+// The method `add` adds r to the events of the line. `prefix` is the text before the event. If a
+// logger wrote r without a time, r gets the time in the prefix. If the prefix has no time, r gets
+// the start of the wait before a retry (Due minus Delay). If r has no Due either, r gets the time
+// of the event before.
 func (l *Reader) add(r Record, prefix []byte, from string) {
 	v := l.v
 	r.Line, r.Logged = l.next.Number, v.logged()
@@ -166,7 +167,7 @@ func (l *Reader) add(r Record, prefix []byte, from string) {
 	l.next.Records = append(l.next.Records, r)
 }
 
-// The pattern sources matches a prefix that names the source of a line. Such prefixes come from
+// The pattern `sources` matches a prefix that names the source of a line. Such prefixes come from
 // kubectl --prefix, docker compose, syslog (RFC 3164 and RFC 5424), and journalctl.
 var sources = regexp.MustCompile(`^(?:\x1b\[[\d;]*m)?(?:` + strings.Join([]string{
 	`\[(pod/\S+)\] `,
@@ -192,7 +193,8 @@ var (
 // longestPrefix is how many bytes at the start of a line are searched for a source and a time.
 const longestPrefix = 1 << 10
 
-// clock matches the first time in a prefix, as container runtimes or Go's package log write it.
+// The pattern `clock` matches the first time in a prefix, in the format of container runtimes or of
+// Go's package log.
 var clock = regexp.MustCompile(`(?:^|\s)(\d{4}-\d\d-\d\dT\S+|\d{4}/\d\d/\d\d [\d:]{8})\s`)
 
 // timeOf returns the time in a prefix, or the zero time if the prefix contains no time.
@@ -205,8 +207,8 @@ func timeOf(prefix []byte) time.Time {
 	return at
 }
 
-// group returns the text that a capturing group of the pattern matched, or "" if the pattern does
-// not match. At most one of the groups of the pattern may match.
+// The function `group` returns the text that a capturing group of the pattern matched, or "" if the
+// pattern does not match. At most one of the groups of the pattern may match.
 func group(pattern *regexp.Regexp, text []byte) string {
 	if len(text) == 0 {
 		return ""

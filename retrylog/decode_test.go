@@ -20,12 +20,14 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// A written returns an OnEvent that writes the log of a call in one form.
+// A function of the type `written` returns an OnEvent that writes the log of a call in one form,
+// such as JSON.
 type written func(io.Writer) func(context.Context, retry.Event)
 
 func own(w io.Writer) func(context.Context, retry.Event) { return retrylog.NewWriter(w).OnEvent }
 
-// slogged returns a written that uses slog, as JSON or as text, with these attributes.
+// The function `slogged` returns a function that uses [retrylog.Slog]. The lines are text if `text`
+// is true, and otherwise JSON. Each line has the attributes `attrs`.
 func slogged(text bool, level slog.Level, attrs ...slog.Attr) written {
 	return func(w io.Writer) func(context.Context, retry.Event) {
 		options := &slog.HandlerOptions{Level: level}
@@ -288,7 +290,7 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-// allocated returns how many bytes are allocated to read a line.
+// The function `allocated` returns how many bytes are allocated to read a line.
 func allocated(t *testing.T, line string) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -31,7 +31,7 @@
 //
 //	err := retry.Do(retrylog.WithKey(ctx, job.ID), policy, job.Run)
 //
-// # Form
+// # The form of a log
 //
 // A log has one event on each line. This example breaks long lines. The key of the call, if there
 // is one, comes first:

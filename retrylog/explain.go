@@ -97,7 +97,7 @@ func appendNumber(text []byte, before string, n int) []byte {
 // delay of a retry was computed.
 func appendFacts(text []byte, e *retry.Event) []byte {
 	begin := len(text)
-	next := func() { // another fact
+	next := func() { // begins the next fact
 		if len(text) == begin {
 			text = append(text, " ("...)
 		} else {

@@ -25,8 +25,8 @@ var policy = retry.Policy{
 	Source:      func() uint64 { return 42 },
 }
 
-// failing returns a function that takes 30ms for each attempt. Its attempts fail with the given
-// errors, one after the other. After the last error, its attempts succeed.
+// The function `failing` returns a function that takes 30ms for each attempt. Its attempts fail
+// with the given errors, one after the other. After the last error, its attempts succeed.
 func failing(errs ...error) func(context.Context) error {
 	return func(context.Context) error {
 		time.Sleep(30 * time.Millisecond)
@@ -39,7 +39,7 @@ func failing(errs ...error) func(context.Context) error {
 	}
 }
 
-// with returns a changed copy of policy.
+// The function `with` returns a copy of the variable `policy` that `change` has changed.
 func with(change func(*retry.Policy)) retry.Policy {
 	p := policy
 	change(&p)
@@ -52,7 +52,7 @@ func logOf(t *testing.T, ctx context.Context, p retry.Policy, fn func(context.Co
 	return log
 }
 
-// logged returns the log of a call.
+// The function `logged` returns the log of a call.
 func logged(ctx context.Context, p retry.Policy, fn func(context.Context) error) string {
 	var log bytes.Buffer
 	p.OnEvent = retrylog.NewWriter(&log).OnEvent
@@ -68,7 +68,7 @@ func replay(t *testing.T, log string) []retrylog.Call {
 	return calls
 }
 
-// only returns the call of a log that has only one call.
+// The function `only` returns the call of a log that has only one call.
 func only(t *testing.T, log string) retrylog.Call {
 	calls := replay(t, log)
 	require.Len(t, calls, 1)

@@ -82,8 +82,9 @@ var fields = []field{
 	{"cause", func(r *Record) any { return &r.Event.Cause }, ended, false},
 }
 
-// bare returns a copy of r without the values that a log leaves out. It removes the Number if the
-// Number equals the Attempt. It removes the Reason if r is a RetryScheduled event with ReasonRetry.
+// The method `bare` returns a copy of r without the values that a log leaves out. It removes the
+// Number if the Number equals the Attempt. It removes the Reason if r is a RetryScheduled event
+// with ReasonRetry.
 func (r Record) bare() Record {
 	e := &r.Event
 	if e.Number == e.Attempt {

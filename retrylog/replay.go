@@ -15,10 +15,10 @@ import (
 // same key. A call may start with any attempt: the log may have been rotated, or a job may have
 // come back from the dead letters with some attempts left.
 //
-// After a crash or a panic, a log may lack the end of an attempt, or the retry after it. If a
-// queue then delivers the job again, the next event is the AttemptStarted of the next attempt.
-// If the limit allows no further attempt, the job is refused: the next event is a CallFinished
-// without an error. This CallFinished may also be the only event of a call.
+// After a crash or a panic, a log may lack the end of an attempt, or the retry that was scheduled
+// after the attempt. If a queue then delivers the job again, the next event is the AttemptStarted
+// of the next attempt. If the limit allows no further attempt, the job is refused: the next event
+// is a CallFinished without an error. This CallFinished may also be the only event of a call.
 //
 // Replay skips events of an unknown kind, and treats an unknown reason as a stop. Unknown kinds
 // and reasons come from a newer version.

@@ -144,8 +144,9 @@ func TestTheLogOfTheDocumentation(t *testing.T) {
 	assert.NoError(t, calls[0].Check(p))
 }
 
-// An attempt that ran past HealthyAfter restarts the count. The RetryScheduled or CallFinished
-// after it has Number 1, and Elapsed is then measured from the end of the attempt.
+// An attempt that ran past HealthyAfter restarts the count of attempts. The RetryScheduled or
+// CallFinished event after this attempt has Number 1, and Elapsed is then measured from the end of
+// the attempt.
 func TestReplayLongLife(t *testing.T) {
 	const quick, minute = time.Second, time.Minute
 	for _, row := range []struct {
@@ -503,7 +504,7 @@ func TestReplayRejects(t *testing.T) {
 	}
 }
 
-// A list is an error whose values cannot be compared with ==.
+// The type `list` is an error type whose values cannot be compared with ==.
 type list []error
 
 func (list) Error() string { return "several" }

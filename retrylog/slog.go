@@ -79,9 +79,9 @@ var messages = []string{
 	"invalid policy or call", "succeeded after retries", "succeeded", "canceled", "gave up",
 }
 
-// attrs returns the fields of r as attributes of package slog. It leaves out the time, because
-// the line has it already. It also leaves out a field that is zero, unless events of this kind
-// always have the field.
+// The function `attrs` returns the fields of r as attributes of package slog. It leaves out the
+// time, because the line already contains the time. It also leaves out a field that is zero, unless
+// events of this kind always have the field.
 func attrs(r Record) []slog.Attr {
 	r = r.bare()
 	list := make([]slog.Attr, 0, 16)

@@ -14,9 +14,10 @@ import (
 	"github.com/goretry/retry/internal/strict"
 )
 
-// The struct values contains the value of each known key of a line as text. If the line is JSON,
-// all of these keys are in one object of the line. If a key occurs twice, its last value counts. A
-// text may share the memory of the line, so it is valid only until the Reader reads the next line.
+// The struct `values` contains, as text, the value of each known key of a line. If the line is
+// JSON, all of these keys are in one object of the line. If a key occurs twice, its last value
+// counts. A text may share the memory of the line, so it is valid only until the Reader reads the
+// next line.
 type values struct {
 	texts [][]byte // the value of each key, by key.index; nil if the line lacks the key
 	built Record   // the result of the method `record`; a local Record would be allocated per line
@@ -91,7 +92,7 @@ func (v *values) pairs(line []byte) (rest []byte, endless bool) {
 
 func (v *values) set(k *key, text []byte) { v.texts[k.index] = text }
 
-// get returns the text of a key, or "" if v lacks the key.
+// The method `get` returns the text of a key, or "" if v lacks the key.
 func (v *values) get(name string) string { return string(v.texts[keys[name].index]) }
 
 func (v *values) clear() {
@@ -109,8 +110,9 @@ func (v *values) firstText(indexes []int) string {
 	return ""
 }
 
-// requiredKeys returns how many keys of the list `required` v contains. It returns 0 if a logger
-// wrote the line and the kind is unknown, because another program may use keys with the same names.
+// requiredKeys returns how many keys of the list `required` have a value in v. It returns 0 if a
+// logger wrote the line and the kind is unknown, because another program may use keys with the same
+// names.
 func (v *values) requiredKeys() (n int) {
 	if v.logged() && !isKnown(retry.EventKind(v.get("kind"))) {
 		return 0
@@ -123,7 +125,7 @@ func (v *values) requiredKeys() (n int) {
 	return n
 }
 
-// logged reports whether a logger wrote the line.
+// The method `logged` reports whether a logger wrote the line.
 func (v *values) logged() bool { return v.firstText(byLog) != "" }
 
 // wrappedLine returns the line that a program wrote, if Docker, a log collector of Kubernetes or

@@ -20,7 +20,7 @@ func (e *engine) startAttempt(r *request) {
 	lent := int32(retry.Unlimited)
 	if r.left >= 0 {
 		lent = r.left
-		if to.limit < 0 || int(r.attempt) < to.limit { // keep one retry for this call; lend the others
+		if to.limit < 0 || int(r.attempt) < to.limit { // keeps one retry, lends the others
 			lent = max(0, lent-1)
 		}
 		r.left -= lent
@@ -34,7 +34,7 @@ func (e *engine) startAttempt(r *request) {
 	r.down = down
 	gen := r.gen
 	e.enter(down)
-	// A changed gen means that the attempt has been answered.
+	// If the gen of r has changed, the attempt has already ended.
 	if timeout := int64(to.policy.AttemptTimeout); timeout > 0 && r.gen == gen {
 		at := e.now + min(timeout, math.MaxInt64-e.now)
 		if to.timeouts = append(to.timeouts, entry{at, r, gen}); len(to.timeouts) == 1 {
@@ -47,7 +47,7 @@ func (e *engine) startAttempt(r *request) {
 func (e *engine) timeOut(v *service, step uint32) {
 	for to := &v.edges[step]; len(to.timeouts) > 0; to.timeouts = to.timeouts[1:] {
 		switch first := to.timeouts[0]; {
-		case first.r.gen != first.gen: // the attempt has been answered
+		case first.r.gen != first.gen: // the attempt has already ended
 		case first.at > e.now:
 			e.push(first.at, evTimeout, v.index, step)
 			return
@@ -82,8 +82,8 @@ func (e *engine) attempted(r *request, err error) {
 	e.answer(r, ErrFailed)
 }
 
-// decide returns the delay before the next attempt of a call. The delay is negative if there is
-// no next attempt.
+// The method `decide` returns the delay before the next attempt of a call. The delay is negative if
+// there is no next attempt.
 func (e *engine) decide(r *request, err error) time.Duration {
 	p := &r.edge().policy
 	took := time.Duration(e.now - r.sent)
@@ -134,8 +134,9 @@ func (e *engine) pay(r *request) (allowed bool) {
 	return allowed
 }
 
-// tell passes an event of a call to the OnEvent of the call's policy. The key of the call consists
-// of the name of the calling service and the number of the call: "web-17" is the 17th call of web.
+// The method `tell` passes an event of a call to the OnEvent of the call's policy. The key of the
+// call consists of the name of the calling service and the number of the call: "web-17" is the 17th
+// call of web.
 func (e *engine) tell(r *request, ev retry.Event) {
 	to := r.edge()
 	if to.policy.OnEvent == nil {

@@ -51,12 +51,15 @@ const (
 
 // These two constants have the same values in retry.Budget.
 const (
-	graceRetry = 4                  // a Grace may allow the first retries of a call, up to this number
-	graceRest  = int64(time.Minute) // a Grace needs this time in which no retry finds the budget empty
+	// A Grace may allow only the first four retries of a call.
+	graceRetry = 4
+
+	// No Grace starts within this time after a retry has found the budget empty.
+	graceRest = int64(time.Minute)
 )
 
-// A budget is a retry.Budget in simulated time. It has an account for each client. The retries
-// that a client holds above Size are its surplus.
+// A budget is a retry.Budget in simulated time. It has an account for each client. If an account
+// has more retries than Size, the difference is its surplus.
 type budget struct {
 	full, share int64 // Size and Ratio, in billionths of a retry
 
@@ -114,7 +117,8 @@ func decayed(surplus, times int64) int64 {
 	return surplus
 }
 
-// account returns the account of a client, after applying the refills and decays that are due.
+// The method `account` returns the account of a client, after applying the refills and decays that
+// are due.
 func (b *budget) account(client uint32, now int64) *account {
 	a := b.accounts[client]
 	if a == nil {
@@ -134,9 +138,9 @@ func (b *budget) account(client uint32, now int64) *account {
 	return a
 }
 
-// take takes one retry out of the budget of a client. The parameter `number` is 1 for the first
-// retry of a call. The result `paid` reports whether a retry was taken out of the budget. A Grace
-// can allow a retry, but it takes nothing out of the budget.
+// The method `take` takes one retry out of the budget of a client. The parameter `number` is 1 for
+// the first retry of a call. The result `paid` reports whether a retry was taken out of the budget.
+// If a Grace allows the retry, nothing is taken out of the budget.
 func (b *budget) take(client uint32, now int64, number int) (allowed, paid bool) {
 	a := b.account(client, now)
 	holds, most := b.full-a.spent, b.full+a.peak
@@ -160,8 +164,9 @@ func timeSince(moment, now int64) int64 {
 	return math.MaxInt64
 }
 
-// success puts back the part of a retry that one successful call earns. Like retry.Budget, it
-// applies the refills and decays that are due only if this part completes a whole retry.
+// The method `success` puts back the part of a retry that one successful call earns. Like
+// retry.Budget, it applies the refills and decays that are due only if this part completes a whole
+// retry.
 func (b *budget) success(client uint32, now int64) {
 	if b.decay > 0 && b.accounts[client] == nil {
 		b.account(client, now)

@@ -13,8 +13,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A budget decides as a retry.Budget does, in random histories and for every number of a
-// retry in its call.
+// A budget and a retry.Budget make the same decisions. The test compares them in random histories,
+// and for every number that a retry can have in its call.
 func TestBudgetIsTheRealOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(9, 1))
@@ -62,7 +62,8 @@ func TestBudgetIsTheRealOne(t *testing.T) {
 	})
 }
 
-// takes reports whether b allows the retry of a call with this number.
+// The function `takes` reports whether b allows a retry. The parameter `number` is the number of
+// the retry in its call.
 func takes(t *testing.T, b *retry.Budget, number int) bool {
 	p := retry.Policy{MaxAttempts: 100, Budget: b}
 	_, err := retry.Once(t.Context(), p, retry.Attempt{Number: number}, func(context.Context) error { return ErrFailed })
@@ -71,8 +72,8 @@ func takes(t *testing.T, b *retry.Budget, number int) bool {
 	return reason == retry.ReasonRetry
 }
 
-// If a caller gives up before a retry begins, its budget gets the retry back. A retry that
-// Grace allowed puts nothing back.
+// If a caller gives up before a retry begins, the retry is put back into the budget. If Grace
+// allowed the retry, nothing is put back.
 func TestRefundOfARetryThatIsNotMade(t *testing.T) {
 	for _, row := range []struct {
 		name           string

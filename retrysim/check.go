@@ -35,9 +35,9 @@ func RecoversWithin(d time.Duration) Condition {
 	}
 }
 
-// LoadAtMost demands that the requests to a service in any 3 seconds are at most its normal load
-// times `factor`. The normal load is the number of requests that the calls of these 3 seconds would
-// make if no attempt failed. If fewer calls come than Rate says, the normal load is computed from
+// LoadAtMost demands that in any 3 seconds a service gets at most `factor` times its normal load.
+// The normal load is the number of requests that the calls of these 3 seconds would make if no
+// attempt failed. If fewer calls come from outside than Rate says, the normal load is computed from
 // Rate. A factor of 1.5 allows one retry for two requests.
 func LoadAtMost(service string, factor float64) Condition {
 	return Condition{
@@ -71,11 +71,11 @@ func (s System) loadAt(order []string, r Result, service string, second int) flo
 	return float64(requests) / normal[service]
 }
 
-// GoodputAtLeast demands that at least this share of all calls from outside succeeds, counted
-// over the whole run. 0.99 is 99 %.
+// GoodputAtLeast demands that at least this share of the calls from outside succeeds. All calls of
+// the whole run count. A share of 0.99 is 99 %.
 func GoodputAtLeast(share float64) Condition {
 	return Condition{
-		text: fmt.Sprintf("at least %.4g%% of all calls work", 100*share),
+		text: fmt.Sprintf("at least %.4g%% of all calls succeed", 100*share),
 		miss: func(_ System, r Result) (float64, string) {
 			got := float64(r.Outcome.Worked) / float64(max(1, r.Outcome.Calls))
 			return share - got, fmt.Sprintf("%.4g%% work", 100*got)

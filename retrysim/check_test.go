@@ -9,7 +9,7 @@ import (
 
 func TestCheck(t *testing.T) {
 	s := system(t, small)
-	assert.ErrorContains(t, Check(s, GoodputAtLeast(0.9)), "retrysim: at least 90% of all calls work: ")
+	assert.ErrorContains(t, Check(s, GoodputAtLeast(0.9)), "retrysim: at least 90% of all calls succeed: ")
 	s.edit("db", func(v *Service) { v.Queue = 10 })
 	assert.NoError(t, Check(s, RecoversWithin(5*time.Second), LoadAtMost("db", 3.2), GoodputAtLeast(0.8)))
 

@@ -141,7 +141,7 @@ func newEngine(s System, seed uint64) *engine {
 	return e
 }
 
-// run simulates until as many seconds have passed as the parameter `seconds` says.
+// The method `run` simulates until as many seconds have passed as the parameter `seconds` says.
 func (e *engine) run(seconds int) error {
 	for e.second < seconds && e.err == nil {
 		e.handleNext()
@@ -225,7 +225,7 @@ func (e *engine) schedule(d int64, kind uint64, r *request) {
 }
 
 // A trigger can change the number of workers, the work, the failures or the rate of a service.
-// applyTriggers computes the fields of v for these values again, with the triggers that are active
+// applyTriggers computes these values of the service v again, from the triggers that are active
 // now.
 func (e *engine) applyTriggers(v *service) {
 	rate := v.rate

@@ -25,7 +25,8 @@ func system(t *testing.T, text string) (s System) {
 	return s
 }
 
-// often returns how often a test repeats something random. .ci/soak repeats it more often.
+// The function `often` returns how often a test repeats something random: `long` times in .ci/soak,
+// and otherwise `short` times.
 func often(short, long int) int {
 	if os.Getenv("RETRY_LONG") != "" {
 		return long
@@ -33,9 +34,9 @@ func often(short, long int) int {
 	return short
 }
 
-// Simulated calls have the same events as retry.Do, to the nanosecond. The test makes 20
-// calls with each of 2,000 random policies. They call a service that fails for a while, then
-// works for as long, and then fails again for as long.
+// Simulated calls have the same events as retry.Do, to the nanosecond. The test makes 20 calls with
+// each of 2,000 random policies. The calls go to a service that fails for a while, then succeeds
+// for as long, and then fails again for as long.
 func TestSameEventsAsDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 6))

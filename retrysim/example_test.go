@@ -8,7 +8,8 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// shop is a database for 30 requests a second that gets 21, and hangs for 10s.
+// The function `shop` returns a system with a database that can handle 30 requests a second. The
+// database gets 21 requests a second, and hangs for 10s.
 func shop(calls retry.Policy) retrysim.System {
 	return retrysim.System{
 		Services: map[string]retrysim.Service{

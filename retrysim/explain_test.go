@@ -54,8 +54,8 @@ without retries: recovers \d+m?\d*s after the end of the last event
 	assert.EqualError(t, second(Explain(system(t, small), 0)), "retrysim: runs is 0: write how many runs to simulate, such as 10")
 }
 
-// testdata/margins.json lists systems, their margin to 7 %, and the entry that fails first:
-// the loads of all entries grow together.
+// testdata/margins.json lists systems, their margins to within 7 %, and the entry that fails first.
+// An entry is a service that is called from outside. The loads of all entries grow together.
 func TestMargin(t *testing.T) {
 	var rows []struct {
 		Name, Verdict, Entry string

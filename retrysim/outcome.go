@@ -55,7 +55,7 @@ func (o Outcome) String() string {
 	case o.EmptyIn > 0:
 		return fmt.Sprintf("not back yet; its queues are empty in about %v", o.EmptyIn)
 	case o.Verdict == Draining:
-		return "not back yet, but the last calls have worked"
+		return "not back yet, but the last calls have succeeded"
 	case o.Verdict == Overloaded:
 		return "overloaded without an event too"
 	}

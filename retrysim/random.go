@@ -22,12 +22,12 @@ func newStream(seed uint64, service, use string) stream {
 	return stream{rand.NewPCG(retry.SeedOf(text), retry.SeedOf(text+" "))}
 }
 
-// share returns a random number that is at least 0 and below 1.
+// The method `share` returns a random number that is at least 0 and below 1.
 func (s stream) share() float64 { return float64(s.Uint64()>>11) / (1 << 53) }
 
-// exponential returns an exponentially distributed time with this mean, by the method of von
-// Neumann. It draws numbers as long as each number is smaller than the number before it. If the
-// length of this decreasing sequence is odd, its first number is the result, as a share of the
+// The method `exponential` returns an exponentially distributed time with this mean, by the method
+// of von Neumann. It draws numbers as long as each number is smaller than the number before it. If
+// the length of this decreasing sequence is odd, its first number is the result, as a share of the
 // mean. If the length is even, `exponential` draws a new sequence and adds the mean to the result.
 func (s stream) exponential(mean float64) int64 {
 	for means := 0.0; ; means++ {
@@ -42,9 +42,9 @@ func (s stream) exponential(mean float64) int64 {
 	}
 }
 
-// normal returns a normally distributed time with this mean, and a quarter of the mean as the
-// standard deviation. It adds twelve numbers between 0 and 1: their sum has the mean 6 and the
-// standard deviation 1. A negative time becomes 0.
+// The method `normal` returns a normally distributed time with this mean, and a quarter of the mean
+// as the standard deviation. It adds twelve numbers between 0 and 1: their sum has the mean 6 and
+// the standard deviation 1. A negative time becomes 0.
 func (s stream) normal(mean float64) int64 {
 	sum := uint64(0)
 	for range 3 {

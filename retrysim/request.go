@@ -14,19 +14,19 @@ type request struct {
 	sent     int64 // when the attempt in flight began
 	called   int64 // when the call began, or when its last attempt past HealthyAfter ended
 	seed     uint64
-	up       *request // the request that waits for the answer; nil if no request waits
-	down     *request // the request of the attempt in flight
-	attempt  int32    // the number of the attempt; an attempt past HealthyAfter counts as number 1
+	up       *request // the request that waits for this request; nil if no request waits
+	down     *request // the request that the attempt in flight has sent
+	attempt  int32    // the number of the attempt; 1 if the attempt ran past HealthyAfter
 	left     int32    // retries that are left of the lent Budget; -1 if no Budget was lent
 	gen      uint32   // the generation of this request; an event or entry with a lower one is stale
 	client   uint32
 	call     uint32 // the number of the call, among all calls that the service makes
 	before   int32  // how many attempts came before the last attempt that ran past HealthyAfter
 	step     uint16 // the index of the call in Calls
-	handled  bool   // the request has a worker
-	outside  bool   // the request is a call from outside
-	deserted bool   // the caller, or a caller of the caller, has given up
-	paid     bool   // the budget of the call paid for a retry that has not begun yet
+	handled  bool   // whether the request has a worker
+	outside  bool   // whether the request is a call from outside
+	deserted bool   // whether the caller, or a caller of the caller, has given up
+	paid     bool   // whether the budget of the call paid for a retry that has not begun yet
 }
 
 func (r *request) edge() *edge { return &r.edges[r.step] }
@@ -77,8 +77,8 @@ func (e *engine) newRequest() (r *request) {
 	return r
 }
 
-// enter starts an admitted request if a worker is idle. If no worker is idle, `enter` puts the
-// request into the queue.
+// The method `enter` starts an admitted request if a worker is idle. If no worker is idle, `enter`
+// puts the request into the queue.
 func (e *engine) enter(r *request) {
 	if r.hasWorker() {
 		e.start(r)
@@ -89,7 +89,7 @@ func (e *engine) enter(r *request) {
 	r.queue = append(r.queue, entry{e.now, r, r.gen})
 }
 
-// start gives a worker to a request.
+// The method `start` gives a worker to a request.
 func (e *engine) start(r *request) {
 	v := r.service
 	e.integrate(v)
@@ -110,8 +110,8 @@ func (e *engine) start(r *request) {
 	}
 }
 
-// proceed starts the next call of a request. If the request has no further call, `proceed` answers
-// the request.
+// The method `proceed` starts the next call of a request. If the request has no further call,
+// `proceed` answers the request.
 func (e *engine) proceed(r *request) {
 	if int(r.step) == len(r.edges) {
 		e.answer(r, nil)
@@ -139,7 +139,7 @@ func (e *engine) answer(r *request, err error) {
 	}
 }
 
-// release ends a request that has a worker, and gives the worker to the next request.
+// The method `release` ends a request that has a worker, and gives the worker to the next request.
 func (e *engine) release(r *request) {
 	e.integrate(r.service)
 	r.busy--
@@ -153,9 +153,9 @@ func (e *engine) release(r *request) {
 	e.feed(v)
 }
 
-// feed starts requests from the queue while a worker is idle. If a request ends as soon as it
-// starts, the method `release` calls `feed` again, although the first call of `feed` has not
-// returned. The second call does nothing, because the loop of the first call goes on.
+// The method `feed` starts requests from the queue while a worker is idle. If a request ends as
+// soon as it starts, the method `release` calls `feed` again, although the first call of `feed` has
+// not returned. The second call does nothing, because the loop of the first call goes on.
 func (e *engine) feed(v *service) {
 	if v.feeding {
 		return
@@ -171,15 +171,16 @@ func (e *engine) feed(v *service) {
 	v.feeding = false
 }
 
-// finish makes the events and queue entries of a request stale, and keeps the request for reuse.
+// The method `finish` makes the events and queue entries of a request stale, and keeps the request
+// for reuse.
 func (e *engine) finish(r *request) {
 	r.gen++
 	e.live--
 	e.free = append(e.free, r)
 }
 
-// abandon handles a request whose caller has given up. The Cancel of the service decides whether
-// the request ends or goes on.
+// The method `abandon` handles a request whose caller has given up. The Cancel of the service
+// decides whether the request ends or goes on.
 func (e *engine) abandon(r *request) {
 	r.up = nil
 	switch {

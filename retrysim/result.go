@@ -16,7 +16,7 @@ type Result struct {
 	// that began in this second.
 	Seconds []Second `json:"seconds"`
 
-	Services map[string]Load `json:"services"` // by name
+	Services map[string]Load `json:"services"` // the load of each service, by its name
 
 	growing bool   // the system has not recovered, and its queues get longer
 	fails   string // the name of the service that loses the largest share of its calls from outside
@@ -30,7 +30,7 @@ type Second struct {
 
 // A Load counts the requests to one service in a run.
 type Load struct {
-	Normal   float64 `json:"normal"`   // requests in a second if no attempt fails
+	Normal   float64 `json:"normal"`   // requests that would arrive in a second without failures
 	Requests int     `json:"requests"` // requests that arrived
 	Rejected int     `json:"rejected"` // requests refused by a full queue or a Fail event
 	Waited   float64 `json:"waited"`   // the share of the requests that waited for a worker

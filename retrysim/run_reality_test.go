@@ -69,8 +69,9 @@ func TestReality(t *testing.T) {
 
 const arrivalSeed = 1
 
-// measure runs s for real. Its service web is clients in this process, and each other service
-// is a server. It returns how many attempts reached db before the end.
+// The function `measure` runs s for real. The service web of s consists of clients in this process,
+// and each other service is a server. The number in the result is how many attempts reached db
+// before the run ended.
 func measure(s System) (Outcome, int64) {
 	begin, r := time.Now(), Result{Seconds: make([]Second, s.seconds())}
 	rows := make([]LoadSecond, s.seconds())
@@ -149,8 +150,8 @@ type pool struct {
 	hangs   sync.RWMutex // locked during the outage
 }
 
-// serve handles a request, and reports whether neither the request nor one of its calls was
-// refused.
+// The method `serve` handles a request. It returns false if the request, or one of the calls that
+// the request makes, was refused.
 func (p *pool) serve(caller context.Context) bool {
 	if p.Workers > 0 {
 		if waiting := p.waiting.Add(1); p.Queue > 0 && int(waiting) > p.Queue {

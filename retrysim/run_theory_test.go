@@ -15,8 +15,8 @@ import (
 // workers, and a limited or unlimited queue. The test compares the share of calls that wait, the
 // share of calls that are refused, and the mean wait with the theory. The difference is at most
 // four standard errors of 20 runs. In .ci/soak it is at most 2 % in 8 million calls. The mean wait
-// is known if the queue is unlimited. For other distributions of work it is known for one worker,
-// by the formula of Pollaczek and Khinchine.
+// is compared only if the queue is unlimited. If the work is not exponential, the mean wait is
+// known only for one worker, by the formula of Pollaczek and Khinchine.
 func TestQueueingTheory(t *testing.T) {
 	for _, tc := range []struct {
 		c, queue int
@@ -53,7 +53,8 @@ func TestQueueingTheory(t *testing.T) {
 	}
 }
 
-// near compares the mean of several runs with the theory. A single run may differ by 2 %.
+// The function `near` compares the mean of several runs with the theory. A single run may differ by
+// 2 %.
 func near(t *testing.T, name string, want float64, got []float64) {
 	mean, deviation := moments(got)
 	t.Logf("%s: theory %.6f, simulated %.6f (%+.2f %%)", name, want, mean, 100*(mean/want-1))
@@ -64,7 +65,7 @@ func near(t *testing.T, name string, want float64, got []float64) {
 	assert.InDelta(t, want, mean, limit, name)
 }
 
-// moments returns a mean and a standard deviation.
+// The function `moments` returns the mean and the standard deviation of xs.
 func moments(xs []float64) (mean, deviation float64) {
 	n, sum, squares := float64(max(1, len(xs))), 0.0, 0.0
 	for _, x := range xs {
@@ -75,7 +76,8 @@ func moments(xs []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(max(0, squares/n-mean*mean))
 }
 
-// blocking returns the share of calls that M/M/c/K refuses.
+// The function `blocking` returns the share of calls that the queue M/M/c/K of queueing theory
+// refuses.
 func blocking(c, k int, load float64) float64 {
 	p, sum := 1.0, 1.0
 	for n := 1; n <= k; n++ {

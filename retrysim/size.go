@@ -22,8 +22,9 @@ const (
 	// service, so this many rows take 112 MB.
 	mostRows = 2_000_000
 
-	// A division leaves at least this many workers, places in a queue, and clients of a service (or
-	// retries in a Budget), because chance would dominate in smaller numbers.
+	// If a part of a large system is simulated, each of its services keeps at least this many workers,
+	// places in the queue, and clients (or retries in a Budget). Chance would dominate in smaller
+	// numbers.
 	leastPool = 50
 )
 
@@ -105,10 +106,10 @@ func (s System) load() map[string]float64 {
 	return s.normalLoad(order, func(name string) float64 { return s.Services[name].Rate })
 }
 
-// scale returns the divisor for the simulation of a large system: the engine simulates 1/scale of
-// s. The divisor is 1 if s is not large. After the division, each number that the method `sizes`
-// returns, such as the workers, is still at least leastPool, because smaller numbers would behave
-// differently.
+// The method `scale` returns the divisor for the simulation of a large system: the engine simulates
+// 1/scale of s. The divisor is 1 if s is not large. After the division, each number that the method
+// `sizes` returns, such as the workers, is still at least leastPool, because smaller numbers would
+// behave differently.
 func (s System) scale() int {
 	order, _ := s.order()
 	scale := int(s.events(order) / largeRun)

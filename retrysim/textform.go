@@ -152,9 +152,9 @@ func (r *perSecond) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// A number is the value of a field such as Workers. In the text form, this value must be above 0.
-// In Go, 0 means the default, such as unlimited workers. But a person who writes "workers": 0 does
-// not mean unlimited workers.
+// The type `number` is for the value of a field such as Workers. In the text form, this value must
+// be above 0. In Go, 0 means the default, such as unlimited workers. But a person who writes
+// "workers": 0 does not mean unlimited workers.
 type number int
 
 func (n *number) UnmarshalJSON(text []byte) error {
@@ -165,7 +165,8 @@ func (n *number) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// A queue is the value of the field Queue of a Service. In the text form, NoQueue is written as 0.
+// The type `queue` is for the value of the field Queue of a Service. In the text form, NoQueue is
+// written as 0.
 type queue int
 
 func (q *queue) UnmarshalJSON(text []byte) error {

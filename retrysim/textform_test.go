@@ -16,7 +16,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// full is a system with every key.
+// The constant `full` is a system with every key.
 const full = `{"services": {
 	"web": {"rate": "280/s", "patience": "2s", "clients": 10, "lend": 3, "calls": [
 		{"to": "db", "timeout": "1s", "retry": {"max_attempts": 2, "jitter": "full"}, "budget": {"size": 100, "ratio": 0.1, "refill_every": "1s", "remember": "2s", "grace": "500ms"}},
@@ -89,7 +89,7 @@ func TestFaults(t *testing.T) {
 	assert.ErrorContains(t, s.Validate(), "events without a single retry")
 }
 
-// Each fault is a finding with its key.
+// An error contains a Finding for each fault, with the key that is at fault.
 func TestFindings(t *testing.T) {
 	const services = `"services": {"web": {"rate": "1/s", "calls": [{"to": "db", "retry": %s}]}, "db": {%s}}`
 	type finding struct{ code, key, text string }
@@ -125,7 +125,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// policyKeys are the keys of a policy, without those of a mapping in it.
+// policyKeys returns the keys of a policy, without the keys inside a mapping such as `backoff`.
 func policyKeys() string {
 	return strings.Join(slices.DeleteFunc(retry.Keys(), func(key string) bool { return strings.Contains(key, ".") }), ", ")
 }

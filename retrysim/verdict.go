@@ -9,7 +9,7 @@ import (
 const (
 	window    = 3   // calls are counted over this many seconds
 	hold      = 10  // a recovery or a relapse counts after it has lasted this many seconds
-	goodShare = 0.9 // enough calls succeed if their share is at least this part of the usual share
+	goodShare = 0.9 // the share of calls that must succeed, as a part of the usual share
 )
 
 // A Verdict says whether a system recovers after its events, such as an outage.

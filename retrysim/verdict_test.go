@@ -7,14 +7,15 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// testdata/verdicts.json lists runs of 100 calls a second with an event from 20s to 30s. The
-// key "after" describes the time after the event. Each of its lists has a number of seconds,
-// how many calls work in each of them, and the queue: its length at the start of the run, its
-// growth in a second, and its noise.
+// testdata/verdicts.json lists runs of 100 calls a second with an event from 20s to 30s. The key
+// "after" describes the time after the event. Each list under this key is about a number of
+// seconds. The numbers in the list are: how many seconds there are, how many calls succeed in each
+// of these seconds, the length that the queue would have had at the start of the run, the growth of
+// the queue in a second, and the noise in its length.
 func TestVerdict(t *testing.T) {
 	var cases []struct {
 		Name, Want                    string
-		Seconds, Before, In, Relapses int // Before: how many calls work before the event; In: seconds until the system recovers, or until its queues are empty
+		Seconds, Before, In, Relapses int // Before: how many calls succeed in each second before the event; In: seconds until the system recovers, or until its queues are empty
 		After                         [][5]int
 	}
 	readRows(t, "testdata/verdicts.json", &cases)
