@@ -57,7 +57,7 @@ var answerLimits = []string{
 	"This is a model and not a measurement.",
 	"It has no caches, connections, load balancers or locks.",
 	"It has no garbage collection and no autoscaling.",
-	"Do not trust the seconds: they depend on spare capacity, known to 5% at best.",
+	"Do not trust the seconds: they depend on spare capacity, which few know to within 5%.",
 	"Trust the margin more.",
 	"Workers take requests in the order in which they came.",
 	"A service without a number of workers handles all requests at once.",

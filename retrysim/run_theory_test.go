@@ -14,9 +14,10 @@ import (
 // A single service is a queue of queueing theory: calls at random times, exponential work, c
 // workers, and a limited or unlimited queue. The test compares the share of calls that wait, the
 // share of calls that are refused, and the mean wait with the theory. The difference is at most
-// four standard errors of 20 runs. In .ci/soak it is at most 2 % in 8 million calls. The mean wait
-// is compared only if the queue is unlimited. If the work is not exponential, the mean wait is
-// known only for one worker, by the formula of Pollaczek and Khinchine.
+// four standard errors of 20 runs. In .ci/soak it is at most 2 % in 8 million calls. The share of
+// refused calls is compared if the queue is limited. The share of calls that wait and the mean wait
+// are compared if the queue is unlimited. If the work is not exponential, the mean wait is known
+// only for one worker, by the formula of Pollaczek and Khinchine.
 func TestQueueingTheory(t *testing.T) {
 	for _, tc := range []struct {
 		c, queue int
