@@ -115,13 +115,13 @@ const (
 	headerElements = 8
 )
 
-// cut returns the first headerBytes bytes of a header's value.
+// The function `cut` returns the first headerBytes bytes of a header's value.
 func cut(value string) string { return value[:min(len(value), headerBytes)] }
 
-// first returns the first value of a header.
+// The function `first` returns the first value of a header.
 func first(resp *http.Response, name string) string { return cut(resp.Header.Get(name)) }
 
-// list returns all values of a header as one list, separated by commas.
+// The function `list` returns all values of a header as one list, separated by commas.
 func list(resp *http.Response, name string) string {
 	return cut(strings.Join(resp.Header[name], ","))
 }
@@ -158,8 +158,8 @@ func milliseconds(resp *http.Response) (longest time.Duration, ok bool) {
 	return longest, ok
 }
 
-// reset returns the time until all used-up quotas are filled again. ok is false if no quota is used
-// up.
+// The function `reset` returns the time until all used-up quotas are filled again. ok is false if
+// no quota is used up.
 func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	add := func(remaining, value string) {
 		if remaining == "" && resp.StatusCode == http.StatusTooManyRequests {
@@ -217,15 +217,15 @@ func resetWait(resp *http.Response, value string) (time.Duration, bool) {
 	}
 }
 
-// aged subtracts the Age of the response from a wait. The Age is the time that the response has
-// spent in caches (RFC 9111 section 5.1).
+// The function `aged` subtracts the Age of the response from a wait. The Age is the time that the
+// response has spent in caches (RFC 9111 section 5.1).
 func aged(resp *http.Response, wait time.Duration) time.Duration {
 	age, _ := decimal(first(resp, "Age"), time.Second)
 	return max(0, wait-age)
 }
 
-// decimal reads a decimal number, such as 12 or 1.5, and multiplies it by `unit`. If the result is
-// too long for a duration, `decimal` returns the longest duration.
+// The function `decimal` reads a decimal number, such as 12 or 1.5, and multiplies it by `unit`. If
+// the result is too long for a duration, `decimal` returns the longest duration.
 func decimal(value string, unit time.Duration) (time.Duration, bool) {
 	whole, fraction, fractional := strings.Cut(strings.TrimSpace(value), ".")
 	if !digits(whole) || fractional && !digits(fraction) {

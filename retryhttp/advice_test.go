@@ -57,8 +57,8 @@ func TestAdvice(t *testing.T) {
 
 // A Transport waits as long as the server asks for, within the limits of its policy. It calls its
 // Advise even for a response without a Request, because an http.RoundTripper need not set this
-// field. A Check gets the advice from the method StatusError, or from the function Check if it
-// passes its request on.
+// field. A Check gets the advice from the method StatusError, or from the function Check if the
+// Check passes on the request that it got.
 func TestAdviseOfATransport(t *testing.T) {
 	read := func(wait time.Duration, verdict retryhttp.Verdict) func(*http.Response) retryhttp.Advice {
 		return func(*http.Response) retryhttp.Advice { return retryhttp.Advice{Wait: wait, Verdict: verdict} }
@@ -203,7 +203,7 @@ func FuzzRetryAfter(f *testing.F) {
 			}
 			require.Equal(t, want.String(), fmt.Sprint(int64(got)), one)
 		}
-		if _, err := http.ParseTime(date); err == nil { // without a Date, each call of wait would count from another time
+		if _, err := http.ParseTime(date); err == nil { // only with a Date do all calls of `wait` count from the same time
 			require.Equal(t, max(got, wait(two)), wait(one, two))
 		}
 	})

@@ -15,8 +15,9 @@ import (
 
 // An attempt is one request to Base, and also the context of that request. If the response has a
 // body, the context ends when the body has been read to its end or closed. Otherwise the context
-// ends after Check has returned. The structs that every attempt needs are fields of the attempt, so
-// an attempt is one allocation.
+// ends after Check has returned. Every attempt needs some structs, such as a copy of the request.
+// They are fields of the type `attempt`, so one allocation is enough for an attempt and these
+// structs.
 type attempt struct {
 	context.Context // a child of the context of the caller's request
 	cancel          context.CancelCauseFunc
@@ -49,8 +50,8 @@ type attempt struct {
 	to destination
 }
 
-// send makes the request of this attempt and sends it through Base. It returns either a response or
-// an error, even if Base returns both or neither.
+// The method `send` makes the request of this attempt and sends it through Base. It returns either
+// a response or an error, even if Base returns both or neither.
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
@@ -172,8 +173,8 @@ func (a *attempt) Value(key any) any {
 // String returns only a name, because the text of a context must not contain the request.
 func (a *attempt) String() string { return "retryhttp.attempt" }
 
-// max returns how many attempts the exchange of a may make. If a is nil, it returns
-// retry.Unlimited.
+// The method `max` returns how many attempts the exchange of the attempt a may make. If a is nil,
+// it returns retry.Unlimited.
 func (a *attempt) max() int {
 	switch {
 	case a == nil:
@@ -209,7 +210,7 @@ func (a *attempt) lostAs() error {
 	return cmp.Or(a.before, a.failure)
 }
 
-// end cancels the context of the attempt.
+// The method `end` cancels the context of the attempt.
 func (a *attempt) end() { a.cancel(nil) }
 
 type attemptKey struct{}

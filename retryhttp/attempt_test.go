@@ -19,7 +19,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// A looped is the loop that an engineer writes by hand around a RoundTripper.
+// The type `looped` is a retry loop that an engineer writes by hand around a RoundTripper.
 type looped struct{ base http.RoundTripper }
 
 func (l looped) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -33,9 +33,9 @@ func (l looped) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// A request takes at most this many allocations more than with a handwritten loop. Both counts
-// include the allocations of the server. The test does not run under the race detector, because
-// there a sync.Pool drops values at random.
+// A request takes at most the listed number of allocations more than with a handwritten loop. Both
+// counts include the allocations of the server. The test does not run under the race detector,
+// because there a sync.Pool drops values at random.
 func TestAllocations(t *testing.T) {
 	passes := func(base http.RoundTripper) http.RoundTripper { return roundTrip(base.RoundTrip) }
 	for _, tt := range []struct {

@@ -26,7 +26,8 @@ func streamOf(text string) *http.Response {
 }
 
 // If a body breaks off within the limit, the attempt has failed, and is retried if the request
-// allows a retry. The caller reads the last body up to its break.
+// allows a retry. The caller reads the body of the last attempt up to the byte at which it breaks
+// off.
 func TestWholeBody(t *testing.T) {
 	ofLength := func(n int64, body io.Reader) *http.Response {
 		resp := responseWith(200, body)
@@ -73,8 +74,8 @@ func TestWholeBody(t *testing.T) {
 	}
 }
 
-// judge gets the events of the stream according to the HTML standard, in whatever pieces the stream
-// arrives. The caller reads the whole stream.
+// The function `judge` gets the events of the stream according to the HTML standard, in whatever
+// pieces the stream arrives. The caller reads the whole stream.
 func TestFirstEvent(t *testing.T) {
 	filler := func(size int) string { return ":" + strings.Repeat("x", size-2) + "\n" }
 	const bad = "event: error\ndata: bad\n\n"
@@ -131,7 +132,7 @@ func TestFirstEvent(t *testing.T) {
 	}
 }
 
-// A response that check refuses is not read. A body that is not a stream of events, or that is
+// A response that `check` refuses is not read. A body that is not a stream of events, or that is
 // compressed, is not read either.
 func TestFirstEventOfSomethingElse(t *testing.T) {
 	judged, boom := errors.New("judged"), errors.New("boom")

@@ -28,17 +28,19 @@ func (x *exchange) keepBody(err error) {
 	}
 }
 
-// discard reads and closes the unread body of a response. It returns the first bytes of the body.
-// The parameter `keep` is the largest number of bytes that it returns. If reading fails, the
-// connection cannot be used again, and nothing else happens.
+// The method `discard` reads and closes the unread body of a response. It returns the first bytes
+// of the body. The parameter `keep` is the largest number of bytes that it returns. If reading
+// fails, the connection cannot be used again, and nothing else happens.
 //
-// If an http.Transport without the user's functions got the response over HTTP/1, the body is read
-// in the caller's goroutine. If a Read hangs, canceling the attempt ends the Read, because it
-// closes the connection. The attempt is canceled after discardTime - discardGrace. In two cases,
-// canceling does not end the Read, and the caller waits for it: the connection is from the user's
-// own DialContext, and its Close does not end a Read; or the body is from a protocol that the user
-// has registered for http or https, and ignores its context. To find out whether net/http made the
-// body, `discard` would have to compare unexported names.
+// If the response came over HTTP/1 from an http.Transport, and no function of the user gets the
+// request or the response (see Transport.plain), the body is read in the caller's goroutine. If a
+// Read hangs, canceling the attempt closes the connection, and this ends the Read. The attempt is
+// canceled after discardTime - discardGrace. In two cases, canceling does not end the Read, and the
+// caller waits for the Read. In the first case, the user's own DialContext made the connection, and
+// the Close of this connection does not end a Read. In the second case, the body comes from a
+// protocol that the user has registered for http or https, and ignores the context of the request.
+// `discard` cannot recognize the second case, because the types of net/http's bodies are not
+// exported.
 //
 // Any other body may ignore its context, and would block the caller forever. Over HTTP/2, a Read
 // and a Close can wait for a write that hangs. So such a body is read in a new goroutine, and
@@ -84,8 +86,8 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	return text.soFar()
 }
 
-// drain reads at most limit bytes of a body, adds them to the parameter `kept`, and closes the
-// body. It stops early if the attempt is canceled.
+// The method `drain` reads at most limit bytes of a body, adds them to the parameter `kept`, and
+// closes the body. It stops early if the attempt is canceled.
 func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 	defer func() { _ = rc.Close() }()
 	if limit < discardBytes {
@@ -110,20 +112,20 @@ func (a *attempt) drain(rc io.ReadCloser, limit int, kept *kept) {
 	}
 }
 
-// unread contains buffers for bytes that are thrown away. Bytes that are kept are read into a new
-// buffer. The reason is that a faulty Read may report more bytes than it has written, and a used
-// buffer would then reveal bytes of another response.
+// The variable `unread` contains buffers for bytes that are thrown away. Bytes that are kept are
+// read into a new buffer. The reason is that a faulty Read may report more bytes than it has
+// written, and a used buffer would then reveal bytes of another response.
 var unread = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
-// A kept stores the beginning of a body. One goroutine calls `add`, and another goroutine may call
-// soFar at the same time. A nil *kept stores nothing.
+// The type `kept` stores the beginning of a body. One goroutine calls `add`, and another goroutine
+// may call soFar at the same time. A nil *kept stores nothing.
 type kept struct {
 	mu   sync.Mutex
 	text []byte
 	free int // how many more bytes can be stored
 }
 
-// add stores the bytes of p, but no more than k.free bytes.
+// The method `add` stores the bytes of p, but no more than k.free bytes.
 func (k *kept) add(p []byte) {
 	if k == nil {
 		return

@@ -27,7 +27,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// takes is a reader whose end arrives after some time.
+// The function `takes` returns a reader whose end arrives after the time d.
 func takes(d time.Duration) reads {
 	return func([]byte) (int, error) { time.Sleep(d); return 0, io.EOF }
 }
@@ -204,7 +204,7 @@ func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 		{"a body of a registered protocol waits for its context", "", func(req *http.Request) io.Reader { return stalled{req.Context()} }, nil, 90 * ms},
 		{"a body of a registered protocol ignores its context", "", func(*http.Request) io.Reader {
 			return takes(time.Minute)
-		}, nil, time.Minute}, // a bound, as SECURITY.md says
+		}, nil, time.Minute}, // a documented exception: see SECURITY.md
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			served := make(chan struct{})

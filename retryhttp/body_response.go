@@ -40,8 +40,8 @@ func (b *responseBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// An upgraded is the body of a 101 Switching Protocols response. It reads from the connection and
-// writes to it.
+// The type `upgraded` is the body of a 101 Switching Protocols response. It reads from the
+// connection and writes to it.
 type upgraded struct {
 	*responseBody
 	io.Writer

@@ -37,7 +37,7 @@ func TestUpgradedBodyCanBeWritten(t *testing.T) {
 	assert.False(t, writes)
 }
 
-// connection is a body that can be written to.
+// The type `connection` is a body that can be written to.
 type connection struct {
 	body
 	strings.Builder

@@ -15,8 +15,8 @@ import (
 // If `body` can seek, as an *os.File can, SetBody notes its position, and each attempt sends the
 // bytes from this position on. Close such a body yourself after the request. Any other body, such
 // as a pipe, is read into memory and closed. `limit` is the largest number of bytes in memory. If
-// the body is longer, SetBody returns an error, and req can still be sent once. If `limit` is 0 or
-// less, a body that cannot seek must be empty.
+// the body is longer than `limit`, SetBody returns an error, and req can still be sent once. If
+// `limit` is 0 or less, a body that cannot seek must be empty.
 //
 // Do not pass the body to http.NewRequest as well: pass nil there. http.NewRequest would hide the
 // method Seek of a body that has no method Close.
@@ -51,8 +51,9 @@ func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error
 	return nil
 }
 
-// measure returns the present position of `seeker` as `start`, and the number of bytes after this
-// position as `size`. ok is false if Seek fails, as it does for the *os.File of a pipe.
+// The function `measure` returns the present position of `seeker` as `start`, and the number of
+// bytes after this position as `size`. ok is false if Seek fails, as it does for the *os.File of a
+// pipe.
 func measure(seeker io.Seeker) (size, start int64, ok bool) {
 	start, err := seeker.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -98,8 +99,8 @@ type sharedSeeker struct {
 	turn   *seekerBody // the only body that may read; nil: no body may read
 }
 
-// rewind seeks to the position `start`, which SetBody noted, and returns the body for the next
-// attempt.
+// The method `rewind` seeks to the position `start`, which SetBody noted, and returns the body for
+// the next attempt.
 func (s *sharedSeeker) rewind() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -115,8 +115,8 @@ func TestSetBodyThatIsTooLong(t *testing.T) {
 	assert.True(t, b.closed(), "SetBody closes a body that it has read to its end")
 }
 
-// A RoundTripper may still read a body after it has returned. It must not read the bytes of the next
-// attempt. A file stays open after the request, and seeking in it may fail.
+// A RoundTripper may still read a body after it has returned. This late Read must not read the
+// bytes of the next attempt. A file stays open after the request, and seeking in it may fail.
 func TestBodyOfAnEarlierAttemptReadsNothing(t *testing.T) {
 	f, err := os.Open("body_set_test.go")
 	require.NoError(t, err)
@@ -144,8 +144,8 @@ func TestBodyOfAnEarlierAttemptReadsNothing(t *testing.T) {
 	assert.EqualError(t, retryhttp.SetBody(req, seeker{strings.NewReader("0123456789"), -1}, 0), "retryhttp: cannot rewind the request body: connection reset by peer")
 }
 
-// A seeker says that its end is at the position end. If end is negative, the seeker cannot be
-// rewound.
+// A seeker reports that its end is at the position in the field `end`. If `end` is negative, the
+// seeker cannot be rewound.
 type seeker struct {
 	*strings.Reader
 	end int64

@@ -23,7 +23,7 @@ type watchedBody struct {
 	waiting bool        // the timer is running
 }
 
-// watched returns a body that reads rc under the StallTimeout of the Transport.
+// The method `watched` returns a body that reads rc under the StallTimeout of the Transport.
 func (a *attempt) watched(rc io.ReadCloser) io.ReadCloser {
 	stall := &stallError{timeoutError{a.x.t.StallTimeout}}
 	timer := time.AfterFunc(stall.after, func() { a.cancel(stall) })

@@ -74,14 +74,14 @@ func (r *reporter) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// ReadFrom is called by io.Copy. With it, the kernel can copy a file to the connection.
+// ReadFrom is called by io.Copy. With this method, the kernel can copy a file to the connection.
 func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
 	r.report()
 	return io.Copy(r.ResponseWriter, from)
 }
 
-// FlushError is called by http.ResponseController. Without it, the controller would flush the inner
-// ResponseWriter before the reporter sets the header Retry-Budget-Spent.
+// FlushError is called by http.ResponseController. Without this method, the controller would flush
+// the inner ResponseWriter before the reporter sets the header Retry-Budget-Spent.
 func (r *reporter) FlushError() error {
 	r.report()
 	return http.NewResponseController(r.ResponseWriter).Flush()
@@ -106,9 +106,9 @@ type loan struct {
 	budget *retry.Budget
 }
 
-// borrow returns a context that has a Budget. The number of retries in the Budget is the parameter
-// `limit`. If a value of the header lentName is lower, the lowest value applies. A value that is
-// not a number counts as 0.
+// The function `borrow` returns a context that has a Budget. The number of retries in the Budget is
+// the parameter `limit`. If a value of the header lentName is lower, the lowest value applies. A
+// value that is not a number counts as 0.
 func borrow(ctx context.Context, values []string, limit int) (context.Context, *loan) {
 	size := (&retry.Budget{Size: limit}).Left() // between 0 and the largest Size of a Budget
 	for _, value := range values {
@@ -118,13 +118,13 @@ func borrow(ctx context.Context, values []string, limit int) (context.Context, *
 	return retry.WithBudget(ctx, l.budget), l
 }
 
-// asked reports whether the request had the header lentName. If so, the response needs the header
-// spentName.
+// The method `asked` reports whether the request had the header lentName. If so, the response needs
+// the header spentName.
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
-// close ends the loan, and returns the value of the response's header spentName. It empties the
-// Budget, because the remaining retries go back to the client. Call `close` only once: a second
-// call would report all retries as spent.
+// The method `close` ends the loan, and returns the value of the response's header spentName. It
+// empties the Budget, because the remaining retries go back to the client. Call `close` only once:
+// a second call would report all retries as spent.
 func (l *loan) close() string {
 	ctx := retry.WithBudget(context.Background(), l.budget)
 	unspent, _ := retry.LendBudget(ctx, l.budget.Size, false)

@@ -37,7 +37,8 @@ func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
 
 // budgetOf returns the Budget for a request under the policy p, or nil if the request has no
 // Budget. If neither p nor t sets a Budget, budgetOf returns the Budget of the request's target,
-// and `done` must be called after its use. In all other cases, `done` is nil.
+// and the caller must call `done` when it no longer uses this Budget. In all other cases, `done` is
+// nil.
 func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budget, done func()) {
 	switch {
 	case p.Budget != nil:

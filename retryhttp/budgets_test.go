@@ -24,7 +24,8 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// failing is a Check that returns an error that is not permanent for every status from 400 on.
+// The function `failing` is a Check that returns an error that is not permanent for every status
+// from 400 on.
 func failing(req *http.Request, resp *http.Response, err error) error {
 	if err == nil && resp.StatusCode >= 400 {
 		return retryhttp.NewStatusError(resp)
@@ -32,7 +33,8 @@ func failing(req *http.Request, resp *http.Response, err error) error {
 	return err
 }
 
-// take takes retries until this many are left, as in an outage whose Grace is over. It returns b.
+// The function `take` takes retries from b until only `left` retries are left, as in an outage
+// whose Grace is over. It returns b.
 func take(b *retry.Budget, left int) *retry.Budget {
 	for b.Left() > left {
 		b.Grace = 0
@@ -41,8 +43,8 @@ func take(b *retry.Budget, left int) *retry.Budget {
 	return b
 }
 
-// A charge says what an answer does to the Budget: whether it puts a share into the Budget, and how
-// many retries the first and the second retry of a call take from the Budget.
+// A charge says what an answer does to the Budget: whether the answer adds the Ratio to the Budget,
+// and how many retries the first and the second retry of a call take from the Budget.
 type charge struct {
 	share         bool
 	first, second int
@@ -66,8 +68,8 @@ func chargeOf(t *testing.T, answer any, check retryhttp.CheckFunc, own *retry.Bu
 	return c
 }
 
-// The test covers, for each status, whether the answer puts a share into the Budget of its target,
-// and whether the retry after it takes a retry from the Budget.
+// The test covers, for each status, whether the answer adds the Ratio to the Budget of its target,
+// and whether the retry after the answer takes a retry from this Budget.
 func TestBudgetAfterEachStatus(t *testing.T) {
 	for status := 200; status < 700; status++ {
 		want := charge{true, 1, 1}
@@ -151,7 +153,8 @@ func TestBudgetOfATargetIsForgottenAfterItsRequests(t *testing.T) {
 	}
 }
 
-// The rows list which retries take nothing from the Budget, and which failures put a share into it.
+// The rows list which retries take nothing from the Budget, and which failures add the Ratio to the
+// Budget.
 func TestRetriesThatSkipTheBudget(t *testing.T) {
 	slow := func(context.Context, retry.Event) { time.Sleep(time.Millisecond) }
 	for _, tt := range []struct {
@@ -348,15 +351,16 @@ func TestBudgetsOfTargets(t *testing.T) {
 	}
 }
 
-// blips are short failures of a server. Under the default Budget of a target, no call is lost in a
-// blip. First the client makes calls at this rate for the time warm. Then the server fails for the
-// time down, and burst calls start at once. The calls at this rate go on while the server is down.
+// blips are short failures of a server. Under the default Budget of a target, no call fails because
+// of a blip. First the client makes `rate` calls a second for the time `warm`. Then the server
+// fails for the time `down`, and `burst` calls start at the same time. Meanwhile the client goes on
+// making `rate` calls a second.
 var blips = []struct {
 	name       string
 	rate       int // calls a second
 	warm, down time.Duration
 	burst      int
-	graceless  int // how many calls are lost at least if the Budget has no Grace
+	graceless  int // how many calls fail at least if the Budget has no Grace
 }{
 	{"just started, 50 at once, 100 ms", 0, 0, 100 * ms, 50, 40},
 	{"just started, 100 a second, 1 s", 100, 0, time.Second, 0, 84},
@@ -406,8 +410,9 @@ func TestBlips(t *testing.T) {
 	}
 }
 
-// No call is lost in a blip if the Budget was full when the blip began, and no retry had found it
-// empty for a minute. After a blip that has emptied the Budget, a full Budget is not enough.
+// No call fails because of a blip if the Budget was full when the blip began, and no retry had
+// found the Budget empty for a minute. After a blip that has emptied the Budget, a full Budget is
+// not enough.
 func TestBlipAfterABlip(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -458,7 +463,7 @@ func TestBlipAfterABlip(t *testing.T) {
 func TestRequestsInAnOutage(t *testing.T) {
 	for _, row := range []struct {
 		name        string
-		apart       time.Duration // between two calls; below 0: each begins when the last has ended
+		apart       time.Duration // from one call to the next; below 0: each begins when the previous call has ended
 		least, most int
 	}{
 		{"one after the other", -1, 1010, 1014},
@@ -536,7 +541,7 @@ func TestBlipOverLoopback(t *testing.T) {
 	}
 }
 
-// After any history of calls, a Budget holds its Size, plus the shares of the successes, minus the
+// After any history of calls, a Budget holds its Size, plus the Ratio for each success, minus the
 // retries that were sent and that count. The histories are too short for RefillEvery and Remember
 // to change anything.
 func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
@@ -569,7 +574,7 @@ func TestBudgetCountsSharesAndRetriesExactly(t *testing.T) {
 					step := reply{status: statuses[r.IntN(len(statuses))], after: time.Duration(r.IntN(5)) * ms, deaf: true}
 					h, steps = append(h, step), append(steps, step)
 				}
-				h, steps = append(h, reply{status: 200}), append(steps, 200) // ends a call that would begin anew for ever
+				h, steps = append(h, reply{status: 200}), append(steps, 200) // ends a call that would never end
 				healthy := time.Duration(r.IntN(2)) * 3 * ms
 				tr.Base = script(steps...)
 				tr.Policy = retry.Policy{MaxAttempts: 1 + r.IntN(5), HealthyAfter: healthy, Backoff: retry.Fixed(2 * ms)}
@@ -607,7 +612,7 @@ type history []reply
 
 const unsent = -1 // the status of a reply to an attempt that Prepare stops
 
-// sent returns four results: how many answers put a share back, how many retries the Budget of the
+// sent returns four results: how many answers add the Ratio, how many retries the Budget of the
 // target pays, how many retries a Budget of the context pays, and whether a retry after the last
 // attempt would take nothing.
 func (h history) sent(healthy time.Duration) (shares, retries, all int, free bool) {

@@ -12,9 +12,9 @@ import (
 // Check is the function that a [Transport] calls if its field Check is nil. It follows the table in
 // the documentation of Transport. The Verdict in the [Advice] of a response overrules its status.
 //
-// If you call Check in a function of your own for this field, pass the request that your function
-// gets. Check uses this request to find the Advise of the Transport. If you pass another request,
-// or nil, Check uses [AdviceOf].
+// If you set the field Check to a function of your own, and call the function Check in it, pass the
+// request that your function gets. Check uses this request to find the Advise of the Transport. If
+// you pass another request, or nil, Check uses [AdviceOf].
 func Check(req *http.Request, resp *http.Response, err error) error {
 	switch {
 	case err != nil && retrynet.Permanent(err) && !noSuchHost(err):

@@ -20,7 +20,7 @@ import (
 
 const done, again, permanent = "done", "retry", "permanent"
 
-// verdict says what the loop does with the result of a Check.
+// The function `verdict` says what the loop does with the result of a Check.
 func verdict(failure error) string {
 	switch {
 	case failure == nil:
@@ -62,7 +62,8 @@ func TestCheckStatuses(t *testing.T) {
 }
 
 // The answer to a payment is lost, and the server is still working on the payment when the second
-// attempt arrives. The server answers 409 until the payment is done, and then the first answer.
+// attempt arrives. The server answers 409 until the payment is done. After that, it sends the lost
+// answer again.
 func TestConflictOfAKey(t *testing.T) {
 	const reset, conflict = "connection reset by peer", "409 Conflict"
 	for _, tt := range []struct {

@@ -10,8 +10,8 @@ import (
 
 // WithPolicy returns a context for a request. A [Transport] that gets this request uses p instead
 // of its own Policy. To keep the Budget and OnEvent of the Transport's Policy, pass a changed copy
-// of this Policy. If p is the zero Policy, the request is sent once. If another Transport is below
-// that Transport, it does not use p.
+// of this Policy. If p is the zero Policy, the request is sent once. A Transport below that
+// Transport does not use p.
 func WithPolicy(ctx context.Context, p retry.Policy) context.Context {
 	return context.WithValue(ctx, policyKey{}, &p)
 }

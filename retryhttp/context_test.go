@@ -222,7 +222,7 @@ func TestWhoseAttemptIsIt(t *testing.T) {
 	})
 	bubble(t, "a request for a token keeps a retry, although the attempt is sent once", func(t *testing.T) {
 		tokens := script(200)
-		tr := &retryhttp.Transport{Base: script(200)} // it sends once, so its own request would lend all retries
+		tr := &retryhttp.Transport{Base: script(200)} // one attempt, so it would lend all retries
 		inPrepare(tr, func(ctx context.Context, method, url string) error {
 			req, err := http.NewRequestWithContext(ctx, method, url, nil)
 			send(t, retryhttp.LendBudget(tokens, 9), req)

@@ -10,7 +10,7 @@ import (
 // find out whether a request belongs to the attempt. They cannot compare pointers, because a
 // RoundTripper between the Transport and the Hedge may copy the request.
 type destination struct {
-	known  atomic.Bool // the method `store` has run; atomic, as a goroutine of Prepare may call isOf
+	known  atomic.Bool // whether `store` has run; see isOf
 	req    *http.Request
 	method string
 	url    *url.URL
@@ -20,7 +20,7 @@ type destination struct {
 	scheme, host, path, rawQuery string
 }
 
-// store saves the destination of the request that Base is about to get.
+// The method `store` saves the destination of the request that Base is about to get.
 func (d *destination) store(req *http.Request) {
 	if u := req.URL; u != nil {
 		d.scheme, d.host, d.path, d.rawQuery = u.Scheme, u.Host, u.Path, u.RawQuery
@@ -29,7 +29,8 @@ func (d *destination) store(req *http.Request) {
 	d.known.Store(true)
 }
 
-// isOf reports whether req is sent to the destination d.
+// isOf reports whether req is sent to the destination d. A goroutine that Prepare has started may
+// call isOf while `store` runs, so the field `known` is atomic.
 func (d *destination) isOf(req *http.Request) bool {
 	switch {
 	case !d.known.Load():

@@ -34,5 +34,6 @@
 //     answer is late. [LendBudget] lets the server of a request use retries of the caller's Budget
 //     for its own calls. The server takes these retries with [BorrowBudget].
 //
-// Package retryhttp/sse reads streams of server-sent events, and connects again after a break.
+// Package retryhttp/sse reads streams of server-sent events, and connects again after a connection
+// is lost.
 package retryhttp

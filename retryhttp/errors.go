@@ -46,9 +46,9 @@ func asNetError(err error) error {
 	})
 }
 
-// checked calls the methods of err that this package and package retry need. If one of these
-// methods panics, `checked` returns a permanent error. Otherwise it returns err. The methods of a
-// nil pointer to an error type often panic.
+// The function `checked` calls the methods of err that this package and package retry need. If one
+// of these methods panics, `checked` returns a permanent error. Otherwise it returns err. The
+// methods of a nil pointer to an error type often panic.
 func checked(err error) error {
 	panicked := harmless.Ask("retryhttp", err, func(err error) {
 		var timeout interface{ Timeout() bool }

@@ -15,15 +15,15 @@ import (
 	"github.com/goretry/retry"
 )
 
-// evidence stores what Base reports to net/http/httptrace about an attempt. The error alone does
-// not say whether the server may have got the request. Example: the error is io.EOF if the
-// connection closes during the TLS handshake, and also if it closes after a POST was sent.
+// The type `evidence` stores what Base reports to net/http/httptrace about an attempt. The error
+// alone does not say whether the server may have got the request. Example: the error is io.EOF if
+// the connection closes during the TLS handshake, and also if it closes after a POST was sent.
 type evidence struct {
 	asked atomic.Bool  // Base has called GetConn, so it reports to the trace
 	got   atomic.Int32 // the connections that Base has got: gotNone, gotConn or gotHTTP1
 	wrote atomic.Int32 // how often a whole header was written to a connection
 	waits atomic.Bool  // a header was written, and the answer to it has not begun
-	again atomic.Bool  // Base has got a connection while `waits` was true: it repeats the request
+	again atomic.Bool  // Base got a connection while `waits` was true, so it repeats the request
 }
 
 // The values of evidence.got. The field `got` says both whether there was a connection and whether
@@ -69,24 +69,25 @@ func overHTTP1(conn net.Conn) bool {
 }
 
 // mayBeDone reports whether the server may have processed a request that failed with err. It
-// reports true unless there is evidence to the contrary. `canceled` reports whether the context of
-// the request is done.
+// reports true unless there is evidence to the contrary. The parameter `canceled` is true if the
+// context of the request is done.
 //
 // A server does not process a request before it has the whole header. So if no header was written,
-// the server has done nothing. This does not hold if the request was canceled or timed out, because
-// http.Transport may then return while it is still writing.
+// the server has done nothing. This conclusion does not hold if the request was canceled or timed
+// out, because http.Transport may then return while it is still writing.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
 	unsent := e.asked.Load() &&
 		(e.got.Load() == gotNone || !canceled && !gaveUp(err) && e.wrote.Load() == 0)
 	return !unsent && !refused(err)
 }
 
-// repeated returns errAgain if http.Transport itself has repeated the request because the
-// connection broke before the first byte of an answer. Otherwise it returns nil. If all connections
-// speak HTTP/2, it returns nil, because there net/http repeats only requests that no server has
-// processed. There is an exception: after a PROTOCOL_ERROR of the server (golang/go#47635),
-// net/http repeats a request that may have been processed. The trace does not show this repeat, so
-// this method does not find it. A Transport below reports its own repeats: see attempt.before.
+// The method `repeated` returns errAgain if http.Transport itself has repeated the request because
+// the connection broke before the first byte of an answer. Otherwise it returns nil. If all
+// connections speak HTTP/2, it returns nil, because there net/http repeats only requests that no
+// server has processed. There is an exception: after a PROTOCOL_ERROR of the server
+// (golang/go#47635), net/http repeats a request that may have been processed. The trace does not
+// show this repeat, so this method does not find it. A Transport below reports its own repeats: see
+// attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {
 	if !e.again.Load() || resp.ProtoMajor >= 2 && e.got.Load() != gotHTTP1 {
 		return nil
@@ -95,8 +96,9 @@ func (e *evidence) repeated(resp *http.Response) error {
 }
 
 // isReplayable reports whether net/http repeats req over HTTP/1 even if the server may have got
-// req. It repeats any other request only if it has written nothing of it to the connection. The
-// trace does not show this, because WroteHeaders is called before the header leaves the buffer.
+// req. net/http repeats any other request only if it has written no byte of that request to the
+// connection. The trace does not show whether a byte was written, because WroteHeaders is called
+// before the header leaves the buffer.
 func isReplayable(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -181,10 +183,10 @@ func gaveUp(err error) bool {
 		strings.Contains(err.Error(), "request canceled")
 }
 
-// refused reports whether err says that an HTTP/2 server has not processed the request (RFC 9113
-// section 8.7). Either the server refused the stream, or it sent a GOAWAY that names an earlier
-// stream as the last one. If err joins several errors, `refused` reports false, because these
-// errors may be about several requests.
+// The function `refused` reports whether err says that an HTTP/2 server has not processed the
+// request (RFC 9113 section 8.7). Either the server refused the stream, or it sent a GOAWAY that
+// names an earlier stream as the last one. If err joins several errors, `refused` reports false,
+// because these errors may be about several requests.
 func refused(err error) bool {
 	for {
 		var reset streamError

@@ -111,8 +111,8 @@ func TestPostIsRetriedWhereNothingWasSent(t *testing.T) {
 	}
 }
 
-// traced returns a RoundTripper that calls hooks of the request's trace. reports names the hooks,
-// in their order.
+// traced returns a RoundTripper that calls hooks of the request's trace. The parameter `reports`
+// names the hooks, in their order.
 func traced(reports string, next roundTrip) roundTrip {
 	return func(req *http.Request) (*http.Response, error) {
 		trace := httptrace.ContextClientTrace(req.Context())
@@ -135,7 +135,7 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	for name, tt := range map[string]struct {
 		reports  string
 		canceled bool
-		err      error // nil: refused
+		err      error // the error of Base; nil: the connection is refused
 		want     string
 	}{
 		"nothing":                                                   {"", false, nil, once},
@@ -199,8 +199,9 @@ func TestHTTP2Refusals(t *testing.T) {
 		})
 	}
 
-	// http.Transport repeats such a request itself. Its error reaches this package only after six
-	// attempts and a minute, or as a text that says why the request cannot be repeated.
+	// http.Transport itself repeats a request after a GOAWAY of an orderly shutdown. The error reaches
+	// this package only after six attempts and a minute, or as a text that says why the request cannot
+	// be repeated.
 	req, err := http.NewRequestWithContext(t.Context(), "POST", "http://example.test/", io.MultiReader(strings.NewReader("data")))
 	require.NoError(t, err)
 	_, err = http2Server(t, func(c h2conn, _ uint32) { c.goAway(0, 0x0) }).RoundTrip(req)
@@ -323,7 +324,7 @@ func (c h2conn) goAway(last, code uint32) {
 	c.frame(0x7, 0, 0, binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, last), code))
 }
 
-// answer sends a header with one field, ":status: 200", and no body.
+// The method `answer` sends a header with one field, ":status: 200", and no body.
 func (c h2conn) answer(stream uint32) { c.frame(0x1, 0x5, stream, []byte{0x88}) }
 
 func (c h2conn) close() { c <- nil }

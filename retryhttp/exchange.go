@@ -66,7 +66,7 @@ type exchange struct {
 	plain bool
 
 	// needsProof is true if the request could be sent again but is not idempotent. Then a retry needs
-	// proof that the server cannot have processed the attempt before, so each attempt is traced.
+	// proof that the server cannot have processed the previous attempt, so each attempt is traced.
 	needsProof bool
 
 	// These fields change with each attempt.
@@ -81,8 +81,8 @@ type exchange struct {
 	first attempt // memory for the first attempt, because most exchanges make only one
 }
 
-// run calls fn for each attempt that the loop makes. In RoundTrip, fn is the method `attempt`. In
-// `fetch`, fn is a function that calls `attempt`.
+// The method `run` calls fn for each attempt that the loop makes. In RoundTrip, fn is the method
+// `attempt`. In `fetch`, fn is a function that calls `attempt`.
 func (x *exchange) run(fn func(context.Context) error) error {
 	x.Context = x.req.Context()
 	return x.complete(retry.Do(x, x.loopPolicy(), fn))
@@ -108,9 +108,9 @@ func (x *exchange) hasBody() bool {
 	return x.req.Body != http.NoBody && (x.req.Body != nil || x.req.GetBody != nil)
 }
 
-// cannotRepeat returns why the request can be sent only once, or nil if it can be sent again. Its
-// result is stored in x.once: a Hedge below may look at it when the caller, who has closed the body
-// of the response, already changes the request.
+// cannotRepeat returns why the request can be sent only once, or nil if it can be sent again. The
+// result is stored in x.once, because a Hedge below may need it late: the caller may then have
+// closed the body of the response already, and may be changing the request.
 func (x *exchange) cannotRepeat() error {
 	switch {
 	case x.hasBody() && x.req.GetBody == nil:
@@ -124,9 +124,10 @@ func (x *exchange) cannotRepeat() error {
 	}
 }
 
-// enter is the Enter of the loop, if there is a Gate or the policy has an Enter. It does nothing
-// for attempt 1 of an exchange that fetches the missing bytes of a download. There, attempt 1 is
-// the attempt whose body broke off, so no request is sent for it.
+// The loop calls the method `enter` before each attempt if there is a Gate or the caller's policy
+// has an Enter. The method does nothing for attempt 1 of an exchange that fetches the missing bytes
+// of a download. There, attempt 1 is the attempt whose body broke off, so no request is sent for
+// it.
 func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	if e.Attempt == 1 && x.last != nil {
 		return nil
@@ -142,7 +143,8 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	return nil
 }
 
-// attempt makes one attempt. It returns the error of the attempt, or nil if the attempt succeeded.
+// The method `attempt` makes one attempt. It returns the error of the attempt, or nil if the
+// attempt succeeded.
 //
 // If the policy has an AttemptTimeout, ctx ends after this time, or when the method `attempt`
 // returns. But the caller may read the body of the response later. So the request has a context of
@@ -172,10 +174,10 @@ func (x *exchange) attempt(ctx context.Context) error {
 	resp, err := a.send()
 	x.resp = resp
 	x.failure = x.check(err)
-	// AttemptTimeout limits Check too. If it has passed, the attempt fails, even if Check has accepted
-	// the response. If the caller's context has ended, no attempt follows, and the result of Check is
-	// kept. net/http does the same: it returns a response even if its context ends right after the
-	// header.
+	// AttemptTimeout limits Check too. If AttemptTimeout has passed, the attempt fails, even if Check
+	// has accepted the response. If the caller's context has ended, no attempt follows, and the result
+	// of Check is kept. net/http does the same: it returns a response even if the request's context
+	// ends right after the header has arrived.
 	if !inTime() && x.resp != nil && x.Err() == nil {
 		x.discard() // the timeout has canceled the attempt, so the body can no longer be read
 		x.failure = x.check(tooLate)
@@ -189,10 +191,10 @@ func (x *exchange) attempt(ctx context.Context) error {
 	return x.failure
 }
 
-// next makes the next attempt. Its context is a child of the context of the caller's request. If
-// the server may have processed the previous attempt without confirming it (see isLost), `next`
-// stores the previous attempt in x.lost. There is one exception: if x.lost got no response, and the
-// previous attempt got a response, x.lost is unchanged.
+// The method `next` makes the next attempt. Its context is a child of the context of the caller's
+// request. If the server may have processed the previous attempt without confirming it (see
+// isLost), `next` stores the previous attempt in x.lost. There is one exception: if x.lost got no
+// response, and the previous attempt got a response, x.lost is unchanged.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
@@ -211,9 +213,9 @@ func (x *exchange) next() *attempt {
 	return a
 }
 
-// check returns the error of the last attempt, or nil if the attempt succeeded. If the parameter
-// err is nil, x.resp is the response. Otherwise x.resp is nil, and err says why there is no
-// response.
+// The method `check` returns the error of the last attempt, or nil if the attempt succeeded. If the
+// parameter err is nil, x.resp is the response. Otherwise x.resp is nil, and err says why there is
+// no response.
 func (x *exchange) check(err error) error {
 	// Prepare or GetBody has failed, so Base got no request. NotAttempted makes the loop give the
 	// retry back to the Budgets.
@@ -239,8 +241,8 @@ func (x *exchange) check(err error) error {
 	return failure
 }
 
-// unsent returns the error of an attempt that is not sent because of err. The error includes the
-// error of the previous attempt. If err is nil, `unsent` returns nil.
+// The method `unsent` returns the error of an attempt that is not sent because of err. The error
+// includes the error of the previous attempt. If err is nil, `unsent` returns nil.
 func (x *exchange) unsent(what string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", what, err)
@@ -251,9 +253,9 @@ func (x *exchange) unsent(what string, err error) error {
 	return err
 }
 
-// settle adds the Ratio of the Budget to the Budget if the attempt failed with a status that shows
-// that the server works. After a success, retry.Do adds the Ratio. A response with a Retry-After
-// does not show that the server works, because it asks for fewer requests.
+// The method `settle` adds the Ratio of the Budget to the Budget if the attempt failed with a
+// status that shows that the server works. After a success, retry.Do adds the Ratio. A response
+// with a Retry-After does not show that the server works, because it asks for fewer requests.
 //
 // `settle` also sets x.skipBudget: the first retry after a 401 or a 407 takes nothing from the
 // Budget of a target, because the request may need only new credentials.
@@ -279,9 +281,9 @@ var (
 		"set retryhttp.Transport.Budgets to retryhttp.NoBudgets")
 )
 
-// classify is the Classify of the loop. If the request may not be sent again after this failure,
-// `classify` returns a NonRetryable class. Otherwise it returns the class of the caller's Classify,
-// and adds SkipBudget if x.skipBudget is set.
+// The method `classify` is the Classify of the loop. If the request may not be sent again after
+// this failure, `classify` returns a NonRetryable class. Otherwise it returns the class of the
+// caller's Classify, and adds SkipBudget if x.skipBudget is set.
 func (x *exchange) classify(err error) *retry.Class {
 	cause := x.once
 	if cause == nil && x.needsProof && x.last.mayBeDone {
@@ -327,7 +329,7 @@ func (x *exchange) discardAndWait(
 	return waits(ctx, left)
 }
 
-// discard discards the response of the last attempt, if there is one.
+// The method `discard` discards the response of the last attempt, if there is one.
 func (x *exchange) discard() {
 	if resp := x.resp; resp != nil {
 		x.resp = nil
@@ -336,8 +338,8 @@ func (x *exchange) discard() {
 	}
 }
 
-// complete adds details to the error of the loop, and returns this error. After a success err is
-// nil.
+// The method `complete` adds details to the error of the loop, and returns this error. After a
+// success err is nil.
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
@@ -364,9 +366,9 @@ func (x *exchange) complete(err error) error {
 	return err
 }
 
-// answer returns the results of RoundTrip after the loop has stopped with err. After a success it
-// returns the last response. After a failure it also returns the last response, except in three
-// cases:
+// The method `answer` returns the results of RoundTrip after the loop has stopped with err. After a
+// success it returns the last response. After a failure it also returns the last response, except
+// in three cases:
 //
 //   - There is no response, or it was discarded before a wait.
 //   - The policy is invalid. This is a mistake in the program, and a response could hide it.
@@ -433,8 +435,8 @@ func (x *exchange) String() string { return "retryhttp.exchange" }
 
 // isFor reports whether ctx is x, or a context that was made from x and does not belong to an
 // attempt of another request. OnEvent or Wait may send another request with the context x through a
-// Transport. The contexts of the attempts of that request are made from x, so Hedged finds x in
-// them too. But each of these contexts contains an attempt of that request, so isFor reports false.
+// Transport. Each attempt of that other request has a context made from x, so Hedged would find x
+// there too. But such a context contains an attempt of the other request, so isFor reports false.
 func (x *exchange) isFor(ctx context.Context) bool { return attemptIn(ctx) == attemptIn(x.Context) }
 
 // The function Hedged calls this method. The method reports whether the answer of the last attempt

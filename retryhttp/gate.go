@@ -48,7 +48,7 @@ type Gate struct {
 	Key func(*http.Request) string
 
 	// Max is the longest pause after one response; 0 or less means a minute. A request may be held
-	// back for several pauses.
+	// back for several pauses in a row.
 	Max time.Duration
 
 	// If Unavailable is true, a 503 with a Retry-After closes the gate too. Leave Unavailable false if
@@ -65,7 +65,8 @@ type Gate struct {
 	pauses gate.Pauses
 }
 
-// key returns the key of a request. It returns "" if the request must not be held back.
+// The method `key` returns the key of a request. It returns "" if the request must not be held
+// back.
 func (g *Gate) key(req *http.Request) string {
 	switch {
 	case g == nil || req.URL == nil:
@@ -115,8 +116,9 @@ func (g *Gate) newPassage(x *exchange) *passage {
 	return &passage{Gate: g, x: x, key: key}
 }
 
-// hold waits until the gate is open. `elapsed` is the time since the call began. If the limits of
-// the call do not allow such a long wait, `hold` returns at once with the error of the call.
+// The method `hold` waits until the gate is open. `elapsed` is the time since the call began. If
+// the limits of the call do not allow such a long wait, `hold` returns at once with the error of
+// the call.
 func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	began := time.Now()
 	ctx, policy := p.x.req.Context(), p.x.policy
@@ -157,7 +159,8 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	return refused
 }
 
-// unsent returns the error of an attempt that is not sent because the gate is closed for too long.
+// The method `unsent` returns the error of an attempt that is not sent because the gate is closed
+// for too long.
 func (p *passage) unsent() error {
 	req := p.x.req
 	method := cmp.Or(req.Method, http.MethodGet)
@@ -166,7 +169,8 @@ func (p *passage) unsent() error {
 	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))
 }
 
-// learn closes the gate if a response asks to wait. `failure` is the error of the attempt.
+// The method `learn` closes the gate if a response asks to wait. `failure` is the error of the
+// attempt.
 func (p *passage) learn(status int, failure error) {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusForbidden:
@@ -183,6 +187,6 @@ func (p *passage) learn(status int, failure error) {
 	}
 }
 
-// holds reports whether the Gate holds back requests with the key of this exchange at present. If p
-// is nil, `holds` reports false.
+// The method `holds` reports whether the Gate holds back requests with the key of this exchange at
+// present. If p is nil, `holds` reports false.
 func (p *passage) holds() bool { return p != nil && !p.pauses.Last(p.key).Over(time.Now()) }

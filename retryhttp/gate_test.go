@@ -23,7 +23,7 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// closed returns a Gate that a request has closed for 10 s.
+// The function `closed` returns a Gate that a request has closed for 10 s.
 func closed(t *testing.T) *retryhttp.Gate {
 	gate := new(retryhttp.Gate)
 	send(t, &retryhttp.Transport{Base: script(asksToWait(429, 10)), Gate: gate})

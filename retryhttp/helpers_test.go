@@ -79,17 +79,18 @@ func check(check retryhttp.CheckFunc) edit {
 	return ofTransport(func(tr *retryhttp.Transport) { tr.Check = check })
 }
 
-// returns returns a Check whose result is always failure.
+// The function `returns` returns a Check whose result is always `failure`.
 func returns(failure error) retryhttp.CheckFunc {
 	return func(*http.Request, *http.Response, error) error { return failure }
 }
 
-// always returns a Budgets that returns b for every request.
+// The function `always` returns a value for the field Budgets, which returns b for every request.
 func always(b *retry.Budget) func(*http.Request) *retry.Budget {
 	return func(*http.Request) *retry.Budget { return b }
 }
 
-// send sends reqs[0], or a GET if there is none. It fails the test if there is no response.
+// The function `send` sends reqs[0], or a GET if there is none. It fails the test if there is no
+// response.
 func send(t *testing.T, rt http.RoundTripper, reqs ...*http.Request) (resp *http.Response) {
 	t.Helper()
 	resp, err := rt.RoundTrip(append(reqs, request(t, "GET"))[0])
@@ -109,7 +110,7 @@ func response(status int, header ...string) *http.Response {
 	return textResponse(status, "", header...)
 }
 
-// textResponse returns a response. The arguments header are alternately names and values of its
+// textResponse returns a response. The arguments `header` are alternately names and values of its
 // header.
 func textResponse(status int, text string, header ...string) *http.Response {
 	resp := responseWith(status, strings.NewReader(text), header...)
@@ -147,8 +148,9 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) {
 	return f(req)
 }
 
-// script returns a Base that takes one step for each request, and repeats the last step. A step is
-// a status, a response, an error, a function or a reply. The Base is safe for concurrent use.
+// The function `script` returns a Base that takes one step for each request, and repeats the last
+// step. A step is a status, a response, an error, a function or a reply. The Base is safe for
+// concurrent use.
 func script(steps ...any) *scripted { return &scripted{steps: steps} }
 
 type scripted struct {
@@ -162,7 +164,7 @@ type scripted struct {
 
 func (s *scripted) CloseIdleConnections() { s.idle++ }
 
-// count returns how many requests were sent.
+// The method `count` returns how many requests were sent.
 func (s *scripted) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,12 +235,12 @@ func (r reply) to(req *http.Request, n int) (*http.Response, error) {
 	return resp, nil
 }
 
-// events is an OnEvent that records the events.
+// The type `events` records events. Its method `add` is an OnEvent.
 type events struct{ all []retry.Event }
 
 func (s *events) add(_ context.Context, e retry.Event) { s.all = append(s.all, e) }
 
-// of returns the events of one kind.
+// The method `of` returns the events of one kind.
 func (s *events) of(kind retry.EventKind) (found []retry.Event) {
 	for _, e := range s.all {
 		if e.Kind == kind {
@@ -248,7 +250,8 @@ func (s *events) of(kind retry.EventKind) (found []retry.Event) {
 	return found
 }
 
-// stop returns the CallFinished event if there is exactly one, and otherwise a zero Event.
+// The method `stop` returns the CallFinished event if there is exactly one, and otherwise a zero
+// Event.
 func (s *events) stop() retry.Event {
 	if found := s.of(retry.CallFinished); len(found) == 1 {
 		return found[0]
@@ -260,7 +263,7 @@ func (s *events) stop() retry.Event {
 type body struct {
 	io.Reader
 	onClose      func()
-	ctx          context.Context // the context of its attempt; nil: over stays false
+	ctx          context.Context // the context of its attempt; nil: `over` stays false
 	read, closes int
 	over         bool        // ctx was done when the body was closed
 	shared       atomic.Bool // two goroutines used the body at the same time
@@ -294,17 +297,18 @@ func (b *body) Close() error {
 
 func (b *body) closed() bool { return b.closes > 0 }
 
-// reads turns a function into a reader.
+// The type `reads` turns a function into a reader.
 type reads func([]byte) (int, error)
 
 func (f reads) Read(p []byte) (int, error) { return f(p) }
 
-// breaks returns a reader that reads text and then fails with err.
+// The function `breaks` returns a reader that returns the bytes of `text` and then fails with err.
 func breaks(text string, err error) io.Reader {
 	return io.MultiReader(strings.NewReader(text), iotest.ErrReader(err))
 }
 
-// late returns a reader of one byte. The byte comes after this many empty reads.
+// The function `late` returns a reader of one byte. The byte comes after `empty` reads without a
+// byte.
 func late(empty int) reads {
 	return func([]byte) (int, error) {
 		if empty--; empty >= 0 {
@@ -314,17 +318,18 @@ func late(empty int) reads {
 	}
 }
 
-// endless is a reader that never ends.
+// The type `endless` is a reader that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// stalled is a reader that blocks until its context ends.
+// The type `stalled` is a reader that blocks until its context ends.
 type stalled struct{ ctx context.Context }
 
 func (s stalled) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
 
-// serve starts a server and closes it when the test ends. By default it speaks HTTP/1.
+// The function `serve` starts a server and closes it when the test ends. By default it speaks
+// HTTP/1.
 func serve(t *testing.T, handler http.HandlerFunc, start ...func(*httptest.Server)) *httptest.Server {
 	s := httptest.NewUnstartedServer(handler)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -338,8 +343,8 @@ func http2(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }
 
 var protocols = map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/2": http2}
 
-// piped returns an http.Transport whose connections are pipes. The server at the other end answers
-// this many requests on a connection, and then closes the connection.
+// The function `piped` returns an http.Transport whose connections are pipes. The server at the
+// other end answers `requests` requests on a connection, and then closes the connection.
 func piped(requests int, serve func(net.Conn, *http.Request)) *http.Transport {
 	return &http.Transport{DisableKeepAlives: requests == 1, ReadBufferSize: 128 << 10, DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
@@ -358,16 +363,16 @@ func piped(requests int, serve func(net.Conn, *http.Request)) *http.Transport {
 	}}
 }
 
-// A timeoutError has the methods of a net.Error that ask calls. Linters report a call of the
-// Temporary of net.Error itself, because it is deprecated.
+// A timeoutError has the methods of a net.Error that the function `ask` calls. Linters report a
+// call of the Temporary of net.Error itself, because it is deprecated.
 type timeoutError interface {
 	Timeout() bool
 	Temporary() bool
 }
 
-// ask sends a request through tr to a Base that takes these steps. It returns a text that says how
-// often the request was sent, how long the call took, the last status, and why there was no further
-// attempt.
+// The function `ask` sends a request through tr to a Base that takes the given steps. It returns a
+// text that says how often the request was sent, how long the call took, the last status, and why
+// there was no further attempt.
 func ask(t *testing.T, tr *retryhttp.Transport, req *http.Request, steps ...any) string {
 	base := script(steps...)
 	tr.Base = base

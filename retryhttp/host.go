@@ -42,8 +42,8 @@ func hostOf(u *url.URL) host {
 	return h
 }
 
-// String returns h as the beginning of a URL, such as "http://db:8080". If h is too long to be
-// stored, the text is too long for a retry.Budgets, because the text is longer than h.
+// String returns h as the beginning of a URL, such as "http://db:8080". The text is longer than the
+// fields of h together. So if h is too long to be stored, the text is too long for a retry.Budgets.
 func (h host) String() string {
 	name := h.name
 	if h.addr.IsValid() {
@@ -63,8 +63,8 @@ const longestHost = 1024
 // tooLong reports whether h is too long to be stored.
 func (h host) tooLong() bool { return len(h.scheme)+len(h.name)+len(h.port) > longestHost }
 
-// clone returns a copy of h that may be stored. The copy does not keep the text of the URL in
-// memory.
+// The method `clone` returns a copy of h that may be stored. The copy does not keep the text of the
+// URL in memory.
 func (h host) clone() host {
 	h.scheme, h.name, h.port = strings.Clone(h.scheme), strings.Clone(h.name), strings.Clone(h.port)
 	return h

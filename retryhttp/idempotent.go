@@ -19,17 +19,17 @@ func Idempotent(req *http.Request) bool {
 	return hasKey(req)
 }
 
-// hasKey reports whether req has a header for an idempotency key. If it does, net/http may repeat
-// the request, even if the header has no value.
+// hasKey reports whether req has a header for an idempotency key. If req has such a header,
+// net/http may repeat req, even if the header has no value.
 func hasKey(req *http.Request) bool {
 	_, key := req.Header["Idempotency-Key"]
 	_, xkey := req.Header["X-Idempotency-Key"]
 	return key || xkey
 }
 
-// keyed reports whether req sends an idempotency key. With this key, a server recognizes a request
-// that it has already got. net/http does not send a header without a value. For such a header,
-// `keyed` returns false, although hasKey returns true.
+// The function `keyed` reports whether req sends an idempotency key. With this key, a server
+// recognizes a request that it has already got. net/http does not send a header without a value.
+// For such a header, `keyed` returns false, although hasKey returns true.
 func keyed(req *http.Request) bool {
 	return req != nil &&
 		(len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)

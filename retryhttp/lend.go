@@ -30,10 +30,10 @@ import (
 // connection breaks. The second attempt uses the last retry, so the Budget is empty.
 //
 // Put LendBudget below a [Transport]. Then each attempt lends what is left in the Budgets. Above a
-// Transport, all attempts would lend the same retries, so the number would limit nothing. A request
-// is sent unchanged if its context has no Budget, or if a redirect has led to another scheme or
-// host. Do not use LendBudget for servers of other organizations, because the header tells them how
-// many retries are left.
+// Transport, all attempts would lend the same retries, so the number of lent retries would limit
+// nothing. A request is sent unchanged if its context has no Budget, or if a redirect has led to
+// another scheme or host. Do not use LendBudget for servers of other organizations, because the
+// header tells them how many retries are left.
 //
 // net/http itself repeats a request if the server has closed the idle connection that the request
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
@@ -44,8 +44,8 @@ import (
 // the same headers. LendBudget does not prevent repeats over HTTP/2, because there net/http repeats
 // requests that the server has refused before processing them. If all earlier answers of a host
 // came over HTTP/2, LendBudget expects HTTP/2 again. If the request then gets an idle HTTP/1
-// connection, LendBudget sets the header Retry-Budget to 0 before the header is sent. This does not
-// work with a base that copies the header, such as some bases for tracing.
+// connection, LendBudget sets the header Retry-Budget to 0 before the header is sent. LendBudget
+// cannot change the header if `base` has copied it, as some RoundTrippers for tracing do.
 //
 // If `base` is nil, http.DefaultTransport is used. If `limit` is below 1, the header Retry-Budget
 // is always 0.
@@ -69,7 +69,7 @@ type lender struct {
 	under Transport // a Transport with only a Base, for its methods `base` and CloseIdleConnections
 	limit int
 	mu    sync.Mutex
-	http2 map[host]bool // true: all answers of this host came over HTTP/2
+	http2 map[host]bool // whether all answers of a host came over HTTP/2
 }
 
 // CloseIdleConnections closes the idle connections of `base`. http.Client calls it.
@@ -154,8 +154,8 @@ func (l *lender) onlyHTTP2(h host) bool {
 	return l.http2[h]
 }
 
-// learn stores the protocol of an answer that has come from a host. If 1,000 hosts are stored,
-// `learn` deletes all of them before it stores a new host.
+// The method `learn` stores the protocol of an answer that has come from a host. If 1,000 hosts are
+// stored, `learn` deletes all of them before it stores a new host.
 func (l *lender) learn(h host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,8 +185,8 @@ func ledAway(req *http.Request) bool {
 	return false
 }
 
-// number parses a text, which must consist only of digits. If the value of the text is above
-// `limit`, the result n is `limit`.
+// The function `number` parses a text, which must consist only of digits. If the value of the text
+// is above `limit`, the result n is `limit`.
 func number(text string, limit int) (n int, ok bool) {
 	for i := range len(text) {
 		digit := int(text[i]) - '0'

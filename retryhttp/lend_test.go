@@ -26,10 +26,10 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// spend makes up to n retries under ctx, and returns why they ended.
+// The function `spend` makes up to n retries under ctx, and returns why the retries ended.
 //
-// It ignores the end of ctx, because net/http cancels the context of a handler if the client has
-// gone.
+// `spend` ignores the end of ctx, because net/http cancels the context of a handler if the client
+// has gone.
 func spend(ctx context.Context, n int) retry.Reason {
 	return retry.ReasonOf(retry.Do(context.WithoutCancel(ctx), retry.Policy{MaxRetries: n, Backoff: retry.Fixed(0)}, func(context.Context) error { return errReset }))
 }
@@ -37,7 +37,8 @@ func spend(ctx context.Context, n int) retry.Reason {
 // noNumbers lists values that are not one or more ASCII digits.
 var noNumbers = []string{"", "+1", "-1", " 1", "1 ", "1.5", "0x2", "1e3", "1, 1", "1,", "\u0661", "\u0e52"}
 
-// lends returns a GET of url whose context has a Budget of 5.
+// The function `lends` returns a Budget of 5 retries, and a GET of `url` whose context has this
+// Budget.
 func lends(t *testing.T, url string) (*retry.Budget, *http.Request) {
 	budget := &retry.Budget{Size: 5}
 	req, err := http.NewRequestWithContext(retry.WithBudget(t.Context(), budget), "GET", url, nil)
@@ -45,7 +46,8 @@ func lends(t *testing.T, url string) (*retry.Budget, *http.Request) {
 	return budget, req
 }
 
-// leases returns the Retry-Budget of each request that was sent, or "-" for a request without one.
+// The function `leases` returns the Retry-Budget of each request that was sent, or "-" for a
+// request without one.
 func leases(base *scripted) string {
 	var all []string
 	for _, req := range base.sent {
@@ -58,7 +60,7 @@ func leases(base *scripted) string {
 // client.
 func TestLeaseComesBack(t *testing.T) {
 	fails := func(err error) roundTrip { return script(err).RoundTrip }
-	// reports answers with these values of Retry-Budget-Spent.
+	// The function `reports` returns a Base whose answers have these values of Retry-Budget-Spent.
 	reports := func(values ...string) roundTrip {
 		return func(req *http.Request) (*http.Response, error) {
 			resp := response(200)
@@ -127,7 +129,8 @@ func TestLeaseComesBack(t *testing.T) {
 }
 
 // If another attempt may follow, an attempt lends all retries that are left but one. Under a Hedge,
-// a second request may follow at the same time. It lends what the first request has left.
+// a second request may follow at the same time. This second request lends what the first request
+// has left in the Budget.
 func TestLeaseOfEachAttempt(t *testing.T) {
 	for _, row := range []struct {
 		name   string

@@ -56,7 +56,7 @@ type tree struct {
 	retries atomic.Int64
 }
 
-// call calls s, as the service above does.
+// The method `call` calls s, as the service above does.
 func (s *service) call(ctx context.Context) bool {
 	tr := &retryhttp.Transport{Base: s, Policy: retry.Policy{MaxAttempts: s.attempts, Backoff: retry.Fixed(time.Millisecond), AttemptTimeout: s.timeout}}
 	if !s.tree.plain {
@@ -69,7 +69,7 @@ func (s *service) call(ctx context.Context) bool {
 	return err == nil
 }
 
-// RoundTrip plays the network: the request meets the next of the fates.
+// RoundTrip takes the part of the network: the next fate in the list happens to the request.
 func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	f := s.fates[int(s.used.Add(1)-1)%len(s.fates)]
 	if retryhttp.Hedged(req.Context()) || retryhttp.AttemptOf(req.Context()) > 1 {
@@ -92,8 +92,8 @@ func (s *service) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// inMemory calls the handler without a network. As in net/http, the handler's context is canceled
-// if the client goes away.
+// The method inMemory calls the handler without a network. As in net/http, the handler's context is
+// canceled if the client goes away.
 func (s *service) inMemory(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	rec, done := httptest.NewRecorder(), make(chan any, 1)
@@ -144,7 +144,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// grow adds a random service with up to depth layers below it.
+// The method `grow` adds a random service with up to depth layers below it.
 func (t *tree) grow(r *rand.Rand, depth int) *service {
 	some := func(unit time.Duration, n int) time.Duration { return time.Duration(max(0, r.IntN(2*n)-n)) * unit }
 	s := &service{
@@ -195,8 +195,9 @@ func TestBudgetBoundsTheTreeOfARequest(t *testing.T) {
 	assert.Greater(t, bounds, trees/20, "more than one tree in 20 uses up its Budget")
 }
 
-// A client calls A, A calls B, and B calls a leaf, with four attempts each and a Budget of 3. The
-// test counts the calls that reach the leaf, with and without LendBudget.
+// A client calls the server A, A calls the server B, and B calls a third server, the leaf. Each
+// call has four attempts, and the client has a Budget of 3. The test counts the calls that reach
+// the leaf, with and without LendBudget.
 func TestBudgetOverThreeLayers(t *testing.T) {
 	page, err := os.ReadFile("../docs/budget.md")
 	require.NoError(t, err)

@@ -266,7 +266,7 @@ func firstValue(text []byte) (value json.RawMessage) {
 	return value
 }
 
-// code returns the Code as a text. In JSON, the Code may be a text or a number.
+// The method `code` returns the Code as a text. In JSON, the Code may be a text or a number.
 func (f *failureLLM) code() (code string) {
 	var number json.Number
 	if json.Unmarshal(f.Code, &code) != nil && json.Unmarshal(f.Code, &number) == nil {
@@ -282,7 +282,8 @@ type detailLLM struct {
 	Reason     string // a field of google.rpc.ErrorInfo
 }
 
-// details returns the list "details" of an error of Gemini, at most headerElements elements.
+// The method `details` returns the list "details" of an error of Gemini, at most headerElements
+// elements.
 func (f *failureLLM) details() (list []detailLLM) {
 	_ = json.Unmarshal(f.Details, &list) // fails for the object of Anthropic; then `list` is empty
 	return list[:min(len(list), headerElements)]
@@ -298,8 +299,8 @@ func (f *failureLLM) detailCode() string {
 }
 
 // isFinal reports whether the error of a stream is permanent. Some servers begin a stream with the
-// status 200 before they check the request. Then the Code is the status that the response would
-// have had.
+// status 200 before they check the request. Then the Code of the error is the status that the
+// response would otherwise have had.
 func (f *failureLLM) isFinal() bool {
 	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves `status` 0
 	again := isTransient(status) || status == http.StatusConflict || status == statusFull
@@ -318,8 +319,8 @@ func (f *failureLLM) nameIn(names []string) string {
 	return ""
 }
 
-// unpaid returns the code that says that the account cannot pay. It returns "" if there is no such
-// code.
+// The method `unpaid` returns the code that says that the account cannot pay. It returns "" if
+// there is no such code.
 func (f *failureLLM) unpaid() string {
 	for _, detail := range f.details() {
 		isInfo := strings.HasSuffix(detail.Type, "google.rpc.ErrorInfo")
@@ -347,9 +348,9 @@ const statusFull = 498
 // billingDisabled is the Reason of a google.rpc.ErrorInfo for a project without billing.
 const billingDisabled = "BILLING_DISABLED"
 
-// wait returns the wait of a google.rpc.RetryInfo in the Details. It returns 0 if there is no
-// RetryInfo, and 1ns if the RetryInfo has a wait of 0. In JSON, a Duration of protobuf is a text
-// such as "1.5s".
+// The method `wait` returns the wait of a google.rpc.RetryInfo in the Details. It returns 0 if
+// there is no RetryInfo, and 1ns if the RetryInfo has a wait of 0. In JSON, a Duration of protobuf
+// is a text such as "1.5s".
 func (f *failureLLM) wait() (longest time.Duration) {
 	for _, detail := range f.details() {
 		seconds, ok := strings.CutSuffix(cut(detail.RetryDelay), "s")

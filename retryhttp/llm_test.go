@@ -325,8 +325,8 @@ func TestLLMVerdictOfRetryInfo(t *testing.T) {
 }
 
 // After LLM has read the body of an error, the caller can still read it, and the StatusError
-// contains its beginning. If reading takes longer than a second, the attempt is canceled, which
-// ends the body.
+// contains its beginning. If reading takes longer than a second, the attempt is canceled, so that
+// the Read of the body ends.
 func TestLLMKeepsTheBodyOfAnError(t *testing.T) {
 	for _, tt := range []struct {
 		name string

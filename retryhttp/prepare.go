@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// prepare calls the Prepare of the Transport. If Prepare fails, `prepare` closes the body of the
-// request. If Prepare has replaced the body before it fails, `prepare` closes both bodies.
+// The method `prepare` calls the Prepare of the Transport. If Prepare fails, `prepare` closes the
+// body of the request. If Prepare has replaced the body before it fails, `prepare` closes both
+// bodies.
 func (a *attempt) prepare() (err error) {
 	x := a.x
 	var before *closing
@@ -31,9 +32,9 @@ func (a *attempt) prepare() (err error) {
 	return x.unsent("retryhttp: Prepare", err)
 }
 
-// A closing is a body whose Close calls the field `close`. It is the body of the request while
-// Prepare runs. So the original body is closed only once, even if Close is called by Prepare, by
-// the body that Prepare has set, and by the method `prepare`.
+// The type `closing` is a body whose Close calls the field `close`. It is the body of the request
+// while Prepare runs. So the original body is closed only once, even if Close is called by Prepare,
+// by the body that Prepare has set, and by the method `prepare`.
 type closing struct {
 	io.ReadCloser
 	close func() error

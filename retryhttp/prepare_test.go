@@ -88,8 +88,9 @@ func TestPrepareStops(t *testing.T) {
 	}
 }
 
-// A body that Prepare replaces is closed once. It is closed after the new body, which may read from
-// it. If there is no new body, or if Prepare fails, it is closed at once.
+// A body that Prepare replaces is closed once. The old body is closed after the new body, which may
+// read from the old body. If there is no new body, or if Prepare fails, the old body is closed at
+// once.
 func TestPrepareReplacesTheBody(t *testing.T) {
 	anew := func(io.Reader) io.Reader { return strings.NewReader("new") }
 	var log string
@@ -155,8 +156,8 @@ func TestPrepareReplacesTheBody(t *testing.T) {
 	assert.Equal(t, http.NoBody, base.sent[0].Body, "http.NoBody is not wrapped")
 }
 
-// A Prepare that fails after AttemptTimeout has failed for its own reason, unless its error is that
-// of a context.
+// If Prepare fails after AttemptTimeout has passed, the attempt fails with the error of Prepare,
+// unless this error says that a context is done.
 func TestPrepareThatFailsLate(t *testing.T) {
 	errRevoked := errors.New("the token is revoked")
 	for _, tt := range []struct {

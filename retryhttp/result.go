@@ -70,8 +70,8 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// A stopInfo says why no attempt followed a response. If the last attempt failed, its stopInfo is
-// in the context of the response's Request.
+// A stopInfo says why no further attempt was made after a failed attempt that got a response. The
+// context of the response's Request contains the stopInfo.
 type stopInfo struct {
 	req      *http.Request // the Request of the response; its context contains the stopInfo
 	original *http.Request // the Request of the response before `addTo` added the stopInfo

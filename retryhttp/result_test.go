@@ -118,7 +118,8 @@ func TestErrorOf(t *testing.T) {
 	_, err := retryhttp.Result(nil, errReset)
 	assert.Equal(t, errReset, err)
 
-	// The Request of a response may be sent again. Then its context does not grow with each call.
+	// The Request of a response may be sent again. Then the context of the Request does not grow with
+	// each call.
 	resent, contexts := request(t, "GET"), []int{}
 	for range 3 {
 		resp := send(t, &retryhttp.Transport{Base: script(404)}, resent)
@@ -230,7 +231,8 @@ func TestResultInAFailover(t *testing.T) {
 	assert.Equal(t, "well", textOf(t, resp))
 }
 
-// A Check may fail with the StatusError of another server. Its Body is not the body of this response.
+// A Check may fail with the StatusError of another server. The Body of this StatusError does not
+// get the body of the present response.
 func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 	words := func(err error) string {
 		var e *retryhttp.StatusError
@@ -292,7 +294,8 @@ func TestResultKeepsTheBodyOfItsOwnResponse(t *testing.T) {
 	_, err := retryhttp.Result(&http.Response{StatusCode: 404, Body: io.NopCloser(strings.NewReader("words"))}, nil)
 	assert.Equal(t, "words", words(err), "a response without a request")
 
-	// A Check returns the error of an attempt that ended by AttemptTimeout again, for a later response.
+	// For a later response, a Check returns once more the error of an attempt that AttemptTimeout
+	// ended.
 	bubble(t, "the error of a response that was discarded after AttemptTimeout", func(t *testing.T) {
 		var first error
 		tr := &retryhttp.Transport{

@@ -33,9 +33,9 @@ func (e *BrokenError) Error() string {
 func (e *BrokenError) Unwrap() error { return e.Err }
 
 // ErrChanged is wrapped in a [BrokenError] if a download breaks off, and the server does not
-// confirm that the body is still the same. Then the server has sent the whole body instead of the
-// missing bytes, or bytes with another ETag or without an ETag. After ErrChanged, start the
-// download from its beginning.
+// confirm that the body is still the same. This means that the server has sent the whole body
+// instead of the missing bytes, or bytes with another ETag or without an ETag. After ErrChanged,
+// start the download from its beginning.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
 // whyNot returns why Transport.Resume does not apply to the response that the caller gets. It
@@ -114,9 +114,9 @@ type download struct {
 	cancel context.CancelFunc
 }
 
-// resume returns the body that the caller gets if Transport.Resume is set. This body is a download.
-// If Resume does not apply to the response, the length of the body is not compared with the
-// Content-Length, because a Base may have decoded the body.
+// The method `resume` returns the body that the caller gets if Transport.Resume is set. This body
+// is a download. If Resume does not apply to the response, the length of the body is not compared
+// with the Content-Length, because a Base may have decoded the body.
 func (x *exchange) resume(resp *http.Response) io.ReadCloser {
 	d := &download{x: x, why: x.whyNot(resp), etag: strongETag(resp), body: resp.Body}
 	d.total, d.end = -1, -1
@@ -167,7 +167,7 @@ func (d *download) Read(p []byte) (int, error) {
 	return n, d.err
 }
 
-// read reads from the present body. It returns an error if the download is closed.
+// The method `read` reads from the present body. It returns an error if the download is closed.
 func (d *download) read(p []byte) (int, error) {
 	d.mu.Lock()
 	body := d.body
@@ -179,9 +179,9 @@ func (d *download) read(p []byte) (int, error) {
 	return d.advance(n, err)
 }
 
-// advance adds n, the result of a Read of the body, to off. It returns a corrected n and err. Bytes
-// after the end of the part do not count, and the error is io.EOF only at the end of the whole
-// body.
+// The method `advance` adds n, the result of a Read of the body, to off. It returns a corrected n
+// and err. Bytes after the end of the part do not count, and the error is io.EOF only at the end of
+// the whole body.
 func (d *download) advance(n int, err error) (int, error) {
 	if left := d.end - d.off; d.end >= 0 && int64(n) >= left {
 		n, err = int(left), io.EOF
@@ -221,10 +221,10 @@ type part struct {
 	over       bool  // the server says that the body has no more bytes
 }
 
-// fetch fetches the missing bytes, starting at the offset off. It makes a new exchange, whose
-// attempts the policy limits, and reads the first of the missing bytes into the slice p. The
-// attempt whose body broke off counts as the first attempt of the exchange. Its error is the
-// parameter `broke`. A later attempt fails if it gets no byte.
+// The method `fetch` fetches the missing bytes, starting at the offset off. It makes a new
+// exchange, whose attempts the policy limits, and reads the first of the missing bytes into the
+// slice p. The attempt whose body broke off counts as the first attempt of the exchange. Its error
+// is the parameter `broke`. A later attempt fails if it gets no byte.
 func (d *download) fetch(p []byte, broke error) (int, error) {
 	if !d.closeBroken() {
 		return 0, http.ErrBodyReadAfterClose
@@ -297,8 +297,8 @@ func (d *download) isEnd(resp *http.Response) bool {
 	return ranges[0] == fmt.Sprintf("bytes */%d", d.off) && (!named || strongETag(resp) == d.etag)
 }
 
-// open checks that a response is a part that starts at off, and reads its first bytes into p. If
-// the response is something else, `open` returns an error that says what is wrong.
+// The method `open` checks that a response is a part that starts at off, and reads its first bytes
+// into p. If the response is something else, `open` returns an error that says what is wrong.
 func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	ranges := resp.Header["Content-Range"]
 	isPart := resp.StatusCode == http.StatusPartialContent
@@ -341,8 +341,8 @@ func isByteRanges(resp *http.Response) bool {
 	})
 }
 
-// span reads a Content-Range that starts at off. `end` is the offset after the last byte of the
-// range. `total` is the length of the whole body, or -1 if it is still unknown.
+// The method `span` reads a Content-Range that starts at off. `end` is the offset after the last
+// byte of the range. `total` is the length of the whole body, or -1 if it is still unknown.
 func (d *download) span(value string) (end, total int64, err error) {
 	rest, ok := strings.CutPrefix(strings.ToLower(value), fmt.Sprintf("bytes %d-", d.off))
 	last, size, _ := strings.Cut(rest, "/")
@@ -359,7 +359,7 @@ func (d *download) span(value string) (end, total int64, err error) {
 	return to + 1, total, nil
 }
 
-// position reads the offset of a byte. An offset of more than 62 bits is invalid.
+// The function `position` reads the offset of a byte. An offset of more than 62 bits is invalid.
 func position(value string) (int64, bool) {
 	n, err := strconv.ParseUint(value, 10, 62)
 	return int64(n), err == nil

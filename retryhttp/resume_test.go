@@ -27,8 +27,9 @@ import (
 
 var etag = `"v1` + strings.Repeat("x", 124) + `"` // 128 bytes, the longest ETag for which Resume works
 
-// A source is a Base that serves text as http.ServeContent does, with a strong ETag. cuts says
-// where each response breaks. The last cut is also for all further responses.
+// A source is a Base that serves text as http.ServeContent does, with a strong ETag. The field
+// `cuts` says where each response breaks off. Its last element also applies to all further
+// responses.
 type source struct {
 	text    string
 	chunked bool                             // the response has no Content-Length
@@ -68,10 +69,10 @@ func download(t *testing.T, base http.RoundTripper, p retry.Policy) (string, err
 	return text.String(), err
 }
 
-// A body that breaks is completed, wherever it breaks. The test breaks it at 500 places, and with
-// RETRY_LONG at every byte. The first part then breaks in its header. The client and the server are
-// from net/http, over a pipe. If a body of unknown length breaks at its end, the server answers the
-// request for more with 416.
+// A body that breaks off is completed, wherever it breaks off. The test breaks the body off at 500
+// places, and with RETRY_LONG at every byte. In addition, the first response with missing bytes
+// breaks off in its header. The client and the server are from net/http, over a pipe. If a body of
+// unknown length breaks off at its end, the server answers the request for more with 416.
 func TestResumeAtEveryByte(t *testing.T) {
 	places, size := 500, 8<<10
 	if os.Getenv("RETRY_LONG") != "" {
@@ -277,10 +278,11 @@ func TestNotResumed(t *testing.T) {
 	assert.Equal(t, http.NoBody, send(t, &retryhttp.Transport{Base: script(empty), Policy: resuming, Resume: true}).Body)
 }
 
-// After each break, a new call under the policy fetches the missing bytes. Attempt 1 of this call
-// is the attempt whose body broke. A later attempt succeeds when its first byte arrives. If a break
-// comes after progress, the server works, so the retry takes nothing from the Budget of the target,
-// even if that Budget is empty. A Budget that the user has set is charged.
+// Each time the body breaks off, a new call under the policy fetches the missing bytes. Attempt 1
+// of this call is the attempt whose body broke. A later attempt succeeds when its first byte
+// arrives. If the body breaks off after progress, the server works, so the retry takes nothing from
+// the Budget of the target, even if that Budget is empty. A Budget that the user has set is
+// charged.
 func TestResumeUnderThePolicy(t *testing.T) {
 	bubble(t, "a call for each break", func(t *testing.T) {
 		var seen events

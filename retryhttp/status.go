@@ -17,16 +17,16 @@ func isTransient(status int) bool {
 	}
 }
 
-// healthy reports whether the status of a failure shows that the server works. Such a failure
-// refills the Budget as a success does. docs/budget.md has the reasons.
+// The function `healthy` reports whether the status of a failure shows that the server works. Such
+// a failure refills the Budget as a success does. docs/budget.md has the reasons.
 func healthy(status int) bool {
 	return status >= 400 && status <= 499 && !isTransient(status)
 }
 
-// undone reports whether a status says that the server has refused the request before processing
-// it. Then even a POST may be sent again. A 429 counts because servers check the rate limit before
-// they process a request. The function Check retries only some of these statuses, and some only
-// with a Retry-After. A user's own Check may retry all these statuses.
+// The function `undone` reports whether a status says that the server has refused the request
+// before processing it. Then even a POST may be sent again. A 429 counts because servers check the
+// rate limit before they process a request. The function Check retries only some of these statuses,
+// and some only with a Retry-After. A user's own Check may retry all these statuses.
 func undone(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, // RFC 9110 section 15.5.2: the request "has not been applied"

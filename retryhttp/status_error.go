@@ -74,8 +74,8 @@ func statusErrorOf(req *http.Request, resp *http.Response) *StatusError {
 	return new(Transport).StatusError(req, resp)
 }
 
-// judged returns e if another attempt may succeed, and otherwise retry.Permanent(e). It decides by
-// the status, by the Advice, and by the idempotency key of req.
+// The method `judged` returns e if another attempt may succeed, and otherwise retry.Permanent(e).
+// It decides by the status, by the Advice, and by the idempotency key of req.
 func (e *StatusError) judged(req *http.Request) error {
 	again := isTransient(e.StatusCode) || e.StatusCode == http.StatusConflict && keyed(req)
 	switch e.advice.Verdict {
@@ -103,9 +103,9 @@ func (e *StatusError) Error() string {
 	return text + strings.TrimSpace(status) + unpaidText(e.unpaid)
 }
 
-// keep sets the Body of e to the first keptBytes of `text`. It does nothing if Body is already set.
-// It also does nothing if e is the error of another response, such as the response of a token
-// server. The parameter `text` is the beginning of the body of a response. A Check may have
+// The method `keep` sets the Body of e to the first keptBytes of `text`. It does nothing if Body is
+// already set. It also does nothing if e is the error of another response, such as the response of
+// a token server. The parameter `text` is the beginning of the body of a response. A Check may have
 // replaced the Request of this response. The parameter `requests` contains the present Request and
 // all earlier ones.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {

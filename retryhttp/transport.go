@@ -37,11 +37,11 @@ import (
 //	                                                                   RFC 9110 section 15.5.14
 //	409 Conflict, if the request has   yes                             draft-ietf-httpapi-
 //	  an Idempotency-Key: the first                                    idempotency-key-header
-//	  request with it is in progress                                   section 2.6, Stripe
+//	  request with this key is running                                   section 2.6, Stripe
 //	501, 505: the server cannot do it  no      permanent_error         RFC 9110 sections 15.6.2,
 //	                                                                   15.6.6
-//	506: it is configured wrongly      no      permanent_error         RFC 2295 section 8.1
-//	507: its storage is full, and      no      permanent_error         RFC 4918 section 11.5
+//	506: the server is misconfigured   no      permanent_error         RFC 2295 section 8.1
+//	507: the storage is full, and      no      permanent_error         RFC 4918 section 11.5
 //	  only the user may ask again
 //	508: the request runs in a circle  no      permanent_error         RFC 5842 section 7.2
 //	510: the request lacks something   no      permanent_error         RFC 2774 section 7
@@ -78,8 +78,9 @@ import (
 //	outcome                            retried  source
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
 //	  DNS, TLS handshake, timeout
-//	no header was written, and neither yes      net/http/httptrace: no WroteHeaders
-//	  a timeout nor a context ended it
+//	no header was written, and the     yes      net/http/httptrace: no WroteHeaders
+//	  request was neither canceled nor
+//	  timed out
 //	HTTP/2 REFUSED_STREAM, or GOAWAY   yes      RFC 9113 section 8.7
 //	  with an earlier last stream
 //	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2
@@ -101,9 +102,9 @@ import (
 // Over HTTP/2, net/http repeats requests that the server has refused before processing them. It
 // also repeats a request after an RST_STREAM with PROTOCOL_ERROR, although this error does not
 // prove that the server has not processed the request. The Transport does not see such repeats, and
-// treats the request as if it had been sent once. net/http sets no limit to them: a faulty server
-// can make a client send one attempt hundreds of times a second. AttemptTimeout and the context of
-// the request end them.
+// treats the request as if it had been sent once. net/http does not limit the number of these
+// repeats: a faulty server can make a client send one attempt hundreds of times a second.
+// AttemptTimeout and the context of the request end the repeats.
 //
 // # An answer that is lost
 //
@@ -133,8 +134,8 @@ type Transport struct {
 	// WithPolicy.
 	//
 	// RetryIf and Classify get the error that Check returns, which is usually a *StatusError or the
-	// error of Base. RetryIf can only reject retries: it is not asked about an error that Check has
-	// marked as permanent. Do not set RetryIf to retrynet.Transient, because it would reject every
+	// error of Base. RetryIf can only reject retries: RetryIf is not called for an error that Check
+	// has marked as permanent. Do not set RetryIf to retrynet.Transient, because it would reject every
 	// *StatusError. Classify is not called for a request that cannot be sent again. The context that
 	// OnEvent and Wait get has the values of the request's context.
 	//
@@ -242,13 +243,13 @@ type Transport struct {
 	// response is lost. A body of unknown length that ends with its connection, as in HTTP/1.0, looks
 	// complete even if it was cut off.
 	//
-	// After each break, the missing bytes are fetched in a new call under the Policy, in the goroutine
-	// that reads the body. Attempt 1 of this call is the attempt whose body broke off, so the Enter of
-	// the Policy is not called for attempt 1. A later attempt succeeds when its first byte arrives.
-	// The next break starts again at attempt 1, so limit the time of a whole download by its context.
-	// If Budgets is nil, the first retry after 1 KiB or more of progress takes nothing from the
-	// Budget of the target. Check and Prepare are also called for the requests for missing bytes,
-	// and Check must accept a 206.
+	// Each time the body breaks off, the missing bytes are fetched in a new call under the Policy, in
+	// the goroutine that reads the body. Attempt 1 of this call is the attempt whose body broke off,
+	// so the Enter of the Policy is not called for attempt 1. A later attempt succeeds when its first
+	// byte arrives. When the body breaks off again, the attempts are counted from 1 again, so limit
+	// the time of a whole download by its context. If Budgets is nil, the first retry after 1 KiB or
+	// more of progress takes nothing from the Budget of the target. Check and Prepare are also called
+	// for the requests for missing bytes, and Check must accept a 206.
 	//
 	// If Resume does not apply, or if the missing bytes cannot be fetched, Read returns a
 	// [*BrokenError]. Its text says why, for example "no strong ETag".
@@ -301,7 +302,7 @@ type Transport struct {
 //     [http.Transport.RegisterProtocol]), and the body of a response of this protocol ignores the
 //     context of the request.
 //
-// If a method of an error of Base panics, the error is replaced by a permanent error.
+// If Base returns an error, and a method of this error panics, a permanent error takes its place.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = withoutStopInfo(req)
 	x := &exchange{
@@ -335,12 +336,12 @@ func (t *Transport) idempotent(req *http.Request) bool {
 	return t.Idempotent(req)
 }
 
-// plain reports whether two things hold: Base is an http.Transport that sends a request to u
-// without a registered protocol, and no function of the user gets the request or the response of an
-// attempt. If so, nothing changes the header and the URL of an attempt's request, so all attempts
-// may share the header and the URL of the caller's request. Also, over HTTP/1, a Read of a
-// response's body returns soon after its attempt has ended, with the two exceptions that RoundTrip
-// names.
+// The method `plain` reports whether two things hold: Base is an http.Transport that sends a
+// request to u without a registered protocol, and no function of the user gets the request or the
+// response of an attempt. If so, nothing changes the header and the URL of an attempt's request, so
+// all attempts may share the header and the URL of the caller's request. Also, over HTTP/1, a Read
+// of a response's body returns soon after its attempt has ended, with the two exceptions that
+// RoundTrip names.
 //
 // A protocol that is registered with an http.Transport for another scheme may change the URL, as
 // the protocol of http.NewFileTransport does. A Proxy of the user's own gets the request, and may

@@ -126,8 +126,8 @@ func Status(code int, wait time.Duration) Fault {
 	}
 }
 
-// Slow returns a fault that waits for d and then calls the fault inner. If the request's context is
-// done during the wait, the request is not sent, and fails with the context's error.
+// Slow returns a fault that waits for d and then calls the fault `inner`. If the request's context
+// is done during the wait, the request is not sent, and fails with the context's error.
 func Slow(d time.Duration, inner Fault) Fault {
 	return func(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 		if _, err := wait.For(req.Context(), d); err != nil {
@@ -138,7 +138,7 @@ func Slow(d time.Duration, inner Fault) Fault {
 	}
 }
 
-// answer calls f. If f is nil, it sends the request through base.
+// The method `answer` calls f. If f is nil, it sends the request through base.
 func (f Fault) answer(req *http.Request, base http.RoundTripper) (*http.Response, error) {
 	if f == nil {
 		return base.RoundTrip(req)
@@ -249,7 +249,7 @@ func (t *Transport) Open() int {
 	return t.open
 }
 
-// next stores a call that has arrived, and removes the next fault from the script.
+// The method `next` stores a call that has arrived, and removes the next fault from the script.
 func (t *Transport) next(call *Call) (fault Fault) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -260,7 +260,7 @@ func (t *Transport) next(call *Call) (fault Fault) {
 	return fault
 }
 
-// closed is called when a response is closed.
+// The method `closed` is called when a response is closed.
 func (t *Transport) closed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -282,7 +282,8 @@ func (r recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A counted is the body of a response. After its first Close, the response counts as closed.
+// The type `counted` is the body of a response. After its first Close, the response counts as
+// closed.
 type counted struct {
 	io.ReadCloser
 	closed func()

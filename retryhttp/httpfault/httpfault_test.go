@@ -20,7 +20,7 @@ import (
 	"github.com/goretry/retry/retryhttp/httpfault"
 )
 
-// echo is a server in memory. It reads the request and answers with its body.
+// The function `echo` returns a server in memory, which answers with the body of the request.
 func echo(sent *int) roundTrip {
 	return func(req *http.Request) (*http.Response, error) {
 		*sent++

@@ -19,12 +19,13 @@ import (
 	"github.com/goretry/retry/retryhttp"
 )
 
-// remembered is the number of events whose hashes are stored, to recognize repeated events.
+// The constant `remembered` is the number of events whose hashes are stored, to recognize repeated
+// events.
 const remembered = 1000
 
-// The type `connections` reads one stream over several connections, one after the other. Each
-// connection is the result of a call of the Transport. An attempt of this call succeeds when its
-// connection has made progress: see the method `check`.
+// The type `connections` reads one stream over several connections, which are opened one after the
+// other. Each connection is the result of a call of the Transport. An attempt of this call succeeds
+// when its connection has made progress: see the method `check`.
 type connections struct {
 	*Stream
 	first  *http.Request
@@ -37,7 +38,7 @@ type connections struct {
 	err    error               // the error of the last call of events.Next
 	last   Event               // the last event that the caller got, but with the newest ID
 	began  bool                // the stream has made progress
-	wait   time.Duration       // the last field "retry" of the stream: how long to wait
+	wait   time.Duration       // how long to wait before a reconnection: the last field "retry"
 
 	again bool // the next events may be repeats of earlier events
 	seed  maphash.Seed
@@ -67,7 +68,7 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	return c
 }
 
-// run passes the events of all connections to `yield`, until the stream is over.
+// The method `run` passes the events of all connections to `yield`, until the stream is over.
 func (c *connections) run(yield func(Event, error) bool) error {
 	for {
 		req, err := c.request()
@@ -101,7 +102,7 @@ func (c *connections) run(yield func(Event, error) bool) error {
 	}
 }
 
-// request returns the request for the next connection.
+// The method `request` returns the request for the next connection.
 func (c *connections) request() (*http.Request, error) {
 	ctx, req := retryhttp.WithPolicy(c.first.Context(), c.policy), c.first
 	if c.began && c.Resume != nil {
@@ -154,7 +155,8 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errLate
 }
 
-// check is the Check of the Transport. An attempt fails if its connection ends without progress.
+// The method `check` is the Check of the Transport. An attempt fails if its connection ends without
+// progress.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
 	if err := c.judge(req, resp, err); err != nil || resp == nil || unfit(resp) != "" {
 		return err
@@ -169,8 +171,8 @@ func (c *connections) check(req *http.Request, resp *http.Response, err error) e
 	return nil
 }
 
-// judge returns the error of an attempt. If the stream had a field "retry", which is the wait that
-// the server asks for, the next attempt waits at least as long as this field says.
+// The method `judge` returns the error of an attempt. If the stream had a field "retry", which is
+// the wait that the server asks for, the next attempt waits at least as long as this field says.
 func (c *connections) judge(req *http.Request, resp *http.Response, err error) error {
 	failure := cmp.Or(c.checks(req, resp, err), retry.Permanent(err))
 	if failure == nil || c.wait <= retry.RetryAfterOf(failure) {
@@ -179,8 +181,8 @@ func (c *connections) judge(req *http.Request, resp *http.Response, err error) e
 	return retry.After(c.wait, failure)
 }
 
-// unfit returns why a response is not a stream of events. It returns "" if the response is a
-// stream.
+// The function `unfit` returns why a response is not a stream of events. It returns "" if the
+// response is a stream.
 func unfit(resp *http.Response) string {
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
 	encoding := resp.Header.Get("Content-Encoding")
@@ -195,8 +197,8 @@ func unfit(resp *http.Response) string {
 	return ""
 }
 
-// read passes the events of a connection to `yield`, until the connection ends or the stream is
-// over. It starts with the event that `check` has already read.
+// The method `read` passes the events of a connection to `yield`, until the connection ends or the
+// stream is over. It starts with the event that `check` has already read.
 func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (over bool) {
 	defer func() { _ = body.Close() }()
 	for ; c.err == nil; c.advance() {
@@ -211,7 +213,7 @@ func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (o
 	return false
 }
 
-// advance reads the next event or ID. It skips repeated events.
+// The method `advance` reads the next event or ID. It skips repeated events.
 func (c *connections) advance() {
 	for {
 		c.err = c.events.Next()
@@ -228,8 +230,8 @@ func (c *connections) advance() {
 	}
 }
 
-// sum returns a hash of the last event. The hash includes the data, because a restarted server may
-// use the same IDs for other events.
+// The method `sum` returns a hash of the last event. The hash includes the data, because a
+// restarted server may use the same IDs for other events.
 func (c *connections) sum() uint64 {
 	sum := maphash.String(c.seed, c.events.ID) + 3*maphash.String(c.seed, c.events.Name)
 	if c.events.Data != nil {
@@ -238,9 +240,9 @@ func (c *connections) sum() uint64 {
 	return sum
 }
 
-// end is called after a connection has ended. `over` says whether the stream is over. If `over` is
-// true, err is the error of the stream, or nil after a regular end. If `over` is false, err is the
-// error that ended the connection.
+// The method `end` is called after a connection has ended. `over` says whether the stream is over.
+// If `over` is true, err is the error of the stream, or nil after a regular end. If `over` is
+// false, err is the error that ended the connection.
 func (c *connections) end() (over bool, err error) {
 	known, why := c.last.ID != "" || c.Lossy, ""
 	switch {
@@ -266,8 +268,8 @@ func (c *connections) end() (over bool, err error) {
 	return false, err
 }
 
-// pause waits before the first reconnection after progress. The reconnection is the first attempt
-// of a new call, so it takes nothing from a Budget.
+// The method `pause` waits before the first reconnection after progress. The reconnection is the
+// first attempt of a new call, so it takes nothing from a Budget.
 func (c *connections) pause(broke error) error {
 	p := c.policy
 	if p.EffectiveMax() != 1 {

@@ -56,7 +56,7 @@ func (f *feed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.cut(w, min(f.last, id+f.each)+1)
 }
 
-// half sends half of the event n.
+// The function `half` sends half of the event n.
 func half(w http.ResponseWriter, n int) {
 	_, _ = fmt.Fprintf(w, "id: %d\ndata: %d", n, n)
 	_ = http.NewResponseController(w).Flush()
@@ -64,7 +64,7 @@ func half(w http.ResponseWriter, n int) {
 
 func abort(http.ResponseWriter, int) { panic(http.ErrAbortHandler) }
 
-// resetAfter resets the connection of HTTP/1 after half an event, and the stream of HTTP/2.
+// After half an event, resetAfter resets the connection over HTTP/1, and the stream over HTTP/2.
 func resetAfter(w http.ResponseWriter, n int) {
 	half(w, n)
 	conn, _, err := http.NewResponseController(w).Hijack()
@@ -77,7 +77,7 @@ func resetAfter(w http.ResponseWriter, n int) {
 	_ = conn.Close()
 }
 
-// ways lists the ways in which a connection is cut.
+// The variable `ways` lists the ways in which a connection is cut.
 var ways = map[string]func(*feed){
 	"reset":                func(f *feed) { f.cut = resetAfter },
 	"end inside an event":  func(f *feed) { f.cut = half },
@@ -88,8 +88,8 @@ var ways = map[string]func(*feed){
 	},
 }
 
-// length returns how many events a feed has, and after how many events it cuts a connection. So
-// there are 50 cuts, or 1,000 cuts with RETRY_LONG.
+// The function `length` returns how many events a feed has, and after how many events it cuts a
+// connection. So there are 50 cuts, or 1,000 cuts with RETRY_LONG.
 func length() (events, each int) {
 	if os.Getenv("RETRY_LONG") != "" {
 		return 20_000, 20
@@ -120,7 +120,8 @@ func newFeed(way func(*feed)) *feed {
 	return f
 }
 
-// listener is a net.Listener whose connections are pipes, so that a server runs in a bubble.
+// The type `listener` is a net.Listener whose connections are pipes, so that a server runs in a
+// bubble.
 type listener struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -150,7 +151,7 @@ func (l *listener) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// protocols returns HTTP/1, or HTTP/2 without TLS.
+// The function `protocols` returns HTTP/1, or HTTP/2 without TLS.
 func protocols(http2 bool) *http.Protocols {
 	var p http.Protocols
 	p.SetHTTP1(!http2)
@@ -176,7 +177,7 @@ func TestCutsInABubble(t *testing.T) {
 	}
 }
 
-// dialer counts connections, so that a test waits until each is closed.
+// The type `dialer` counts open connections, so that a test can wait until all are closed.
 type dialer struct{ open sync.WaitGroup }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -195,7 +196,8 @@ type counted struct {
 
 func (c *counted) Close() error { defer c.done(); return c.Conn.Close() }
 
-// serve starts a server on loopback, and returns a client whose connections d counts.
+// The function `serve` starts a server on loopback, and returns a client and a dialer that counts
+// the connections of this client.
 func serve(t *testing.T, h http.Handler, http2 bool) (*httptest.Server, *http.Transport, *dialer) {
 	server := httptest.NewUnstartedServer(h)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -13,7 +13,8 @@ import (
 	"github.com/goretry/retry/retryhttp/sse"
 )
 
-// ticker serves numbered events, and cuts each connection after two and a half events.
+// The function `ticker` serves numbered events, and cuts each connection after two and a half
+// events.
 func ticker(w http.ResponseWriter, r *http.Request) {
 	last := 0
 	_, _ = fmt.Sscan(r.Header.Get("Last-Event-ID"), &last)
@@ -104,7 +105,7 @@ func ExampleRead() {
 	// Output: greeting "hello\nworld"
 }
 
-// The request that a client of the Model Context Protocol sends after a break.
+// The request that a client of the Model Context Protocol sends after the connection is lost.
 func ExampleResumeByGET() {
 	post, err := http.NewRequest(http.MethodPost, "https://example.com/mcp", strings.NewReader("{}"))
 	if err != nil {

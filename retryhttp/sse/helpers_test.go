@@ -101,7 +101,7 @@ func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// idle is a reader that waits, and then returns an error without a byte.
+// The type `idle` is a reader that waits, and then returns an error without a byte.
 type idle struct {
 	req *http.Request
 	d   time.Duration
@@ -127,8 +127,8 @@ type closer struct {
 
 func (c *closer) Close() error { c.close(); return nil }
 
-// ids returns the Last-Event-ID of each request. If the method is not GET, it also returns the
-// method.
+// The method `ids` returns the Last-Event-ID of each request. If the method is not GET, it also
+// returns the method.
 func (s *script) ids() (ids []string) {
 	for _, req := range s.sent {
 		id := req.Header.Get("Last-Event-ID")
@@ -152,12 +152,12 @@ func request(t *testing.T, method string) *http.Request {
 	return req
 }
 
-// text writes an event as "id name data". Empty parts are left out.
+// The function `text` writes an event as "id name data". Empty parts are left out.
 func text(e sse.Event) string {
 	return strings.Join(strings.Fields(fmt.Sprintf("%s %s %s", e.ID, e.Name, e.Data)), " ")
 }
 
-// collect reads all events of a stream, and returns the error of the stream.
+// The function `collect` reads all events of a stream, and returns the error of the stream.
 func collect(events iter.Seq2[sse.Event, error]) (texts []string, err error) {
 	for e, failed := range events {
 		if failed != nil {
@@ -168,12 +168,12 @@ func collect(events iter.Seq2[sse.Event, error]) (texts []string, err error) {
 	return texts, nil
 }
 
-// over returns a client whose Transport has the Base base and no Budgets.
+// The function `over` returns a client whose Transport sends through `base` and has no Budgets.
 func over(base http.RoundTripper) *http.Client {
 	return &http.Client{Transport: &retryhttp.Transport{Base: base, Budgets: retryhttp.NoBudgets}}
 }
 
-// event writes an event as a server does.
+// The function `event` writes an event as a server does.
 func event(id, data any) string { return fmt.Sprintf("id: %v\ndata: %v\n\n", id, data) }
 
 func contextWithin(t *testing.T, d time.Duration) (context.Context, context.CancelFunc) {

@@ -42,9 +42,9 @@ type Event struct {
 	ID string
 }
 
-// A Stream contains the settings for reading a stream of events, and for going on after a break.
-// The zero Stream does not reconnect. A Stream is safe for concurrent use if its fields do not
-// change.
+// A Stream contains the settings for reading a stream of events, and for continuing the stream
+// after its connection is lost. The zero Stream does not reconnect. A Stream is safe for concurrent
+// use if its fields do not change.
 type Stream struct {
 	// Client sends the requests. If Client is nil, http.DefaultClient is used. If the Client's
 	// Transport is a *retryhttp.Transport, all fields of this Transport apply, except Policy and
@@ -66,17 +66,17 @@ type Stream struct {
 	// Resume returns the request for the events after the event `last`. The ID of `last` is the newest
 	// ID of the stream. The Name and the Data of `last` come from the last event of the stream. If
 	// Resume is nil, a GET is sent again with a Last-Event-ID, and a stream of any other method ends
-	// at a break. If Resume is nil, a request with a body needs a GetBody.
+	// when its connection is lost. If Resume is nil, a request with a body needs a GetBody.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
 	// Last reports whether an event is the last event of the stream. If a connection ends before Last
-	// has returned true, this counts as a break. If Last is nil, a stream that can be continued ends
-	// with a 204. Any other stream, such as a stream that has not had an ID, ends when its connection
-	// ends without an error.
+	// has returned true, the connection counts as lost. If Last is nil, a stream that can be continued
+	// ends with a 204. Any other stream, such as a stream that has not had an ID, ends when its
+	// connection ends without an error.
 	Last func(Event) bool
 
-	// If Lossy is true, a GET whose events have no ID is sent again, after a break and after a regular
-	// end. Then events may be missing or arrive twice.
+	// If Lossy is true, a GET whose events have no ID is sent again, both after its connection is lost
+	// and after the response has ended regularly. Then events may be missing or arrive twice.
 	Lossy bool
 
 	// Limit is the largest number of bytes of the data of an event, and also of its name. If Limit is

@@ -23,8 +23,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// A load balancer cuts each connection of 100 streams after a minute. No break takes anything from
-// the Budget, even if the connection got no event.
+// A load balancer cuts each connection of 100 streams after a minute. No cut takes a retry from the
+// Budget, even if the connection got no event.
 func TestBalancerThatCutsDoesNotEmptyTheBudget(t *testing.T) {
 	for name, text := range map[string]func(n int) string{
 		"with events":            func(n int) string { return event(n, "a") },
@@ -59,7 +59,7 @@ func TestBalancerThatCutsDoesNotEmptyTheBudget(t *testing.T) {
 }
 
 // The first reconnection after progress takes nothing from the Budget. The further attempts in an
-// outage take retries from it.
+// outage take retries from the Budget.
 func TestOutageUnderABudget(t *testing.T) {
 	budget := func() *retry.Budget { return &retry.Budget{Size: 3} }
 	for name, set := range map[string]func(*sse.Stream){
@@ -238,7 +238,7 @@ func TestClosedGate(t *testing.T) {
 }
 
 // Prepare gets the number of the attempt, counted anew for each reconnection, and the error of the
-// attempt before.
+// previous attempt.
 func TestPrepareAndCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
