@@ -203,7 +203,8 @@ func FuzzRetryAfter(f *testing.F) {
 			}
 			require.Equal(t, want.String(), fmt.Sprint(int64(got)), one)
 		}
-		if _, err := http.ParseTime(date); err == nil { // only with a Date do all calls of `wait` count from the same time
+		// Only with a Date do all calls of `wait` count from the same time.
+		if _, err := http.ParseTime(date); err == nil {
 			require.Equal(t, max(got, wait(two)), wait(one, two))
 		}
 	})

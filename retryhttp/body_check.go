@@ -54,10 +54,10 @@ func readBeginning(resp *http.Response, limit int64) *readBody {
 // FirstEvent returns a function for the field Check that also reads the first event of a stream
 // (text/event-stream, not compressed). This function first calls the parameter `check`. If `check`
 // accepts the response, the function reads the event, and the parameter `judge` decides about the
-// event. If `judge` returns an error, the attempt has failed with this error. If `judge` returns
-// false and no error, the stream is accepted. If the result `more` of `judge` is true, `judge` also
-// gets the next event. In `judge`, return true as `more` for an event that comes before the answer,
-// such as a ping.
+// event. If `judge` returns an error, the attempt has failed with this error. If `judge` returns no
+// error, its result `more` decides: if `more` is false, the stream is accepted, and if `more` is
+// true, `judge` also gets the next event. In `judge`, return true as `more` for an event that comes
+// before the answer, such as a ping.
 //
 // `judge` gets the response, the name of the event and its data. The name is "" if the event has no
 // name. `judge` may keep the data. It gets neither comments nor events without data. If `judge` is

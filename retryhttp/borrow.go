@@ -23,7 +23,7 @@ import (
 // number of retries that were made. This header is sent together with the status. The retries that
 // have not been made by then go back to the client. So h can make no more retries after it has
 // begun to write the response, or has taken over the connection. If a call in h needs more retries
-// than the client has lent, the Reason of the error of this call is [retry.ReasonBorrowed].
+// than the client has lent, this call fails with the Reason [retry.ReasonBorrowed].
 //
 // If the request has several Retry-Budget headers, the lowest number applies. A value that is not a
 // number counts as 0. A client cannot raise the number of retries above `limit`. If `limit` is

@@ -463,7 +463,7 @@ func TestBlipAfterABlip(t *testing.T) {
 func TestRequestsInAnOutage(t *testing.T) {
 	for _, row := range []struct {
 		name        string
-		apart       time.Duration // from one call to the next; below 0: each begins when the previous call has ended
+		apart       time.Duration // from call to call; below 0: each begins after the previous call
 		least, most int
 	}{
 		{"one after the other", -1, 1010, 1014},

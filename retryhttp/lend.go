@@ -22,12 +22,12 @@ import (
 //		Policy: policy,
 //	}}
 //
-// The response reports how many of the lent retries were spent, and the other retries go back into
-// the Budgets. If the response has no report, all lent retries go back. If there is no response,
-// lent retries go back only if the server certainly has not processed the request. If the request
-// may be sent again, LendBudget keeps one retry in each Budget, so that this client can retry the
-// request. Example: the Budget of a GET has 3 retries. The first attempt lends 2 of them, and its
-// connection breaks. The second attempt uses the last retry, so the Budget is empty.
+// The response reports how many of the lent retries were spent, and the unspent retries go back
+// into the Budgets. If the response has no report, all lent retries go back. If there is no
+// response, lent retries go back only if the server certainly has not processed the request. If the
+// request may be sent again, LendBudget keeps one retry in each Budget, so that this client can
+// retry the request. Example: the Budget of a GET has 3 retries. The first attempt lends 2 of them,
+// and its connection breaks. The second attempt uses the last retry, so the Budget is empty.
 //
 // Put LendBudget below a [Transport]. Then each attempt lends what is left in the Budgets. Above a
 // Transport, all attempts would lend the same retries, so the number of lent retries would limit

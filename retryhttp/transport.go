@@ -38,7 +38,7 @@ import (
 //	409 Conflict, if the request has   yes                             draft-ietf-httpapi-
 //	  an Idempotency-Key: the first                                    idempotency-key-header
 //	  request with this key is running                                   section 2.6, Stripe
-//	501, 505: the server cannot do it  no      permanent_error         RFC 9110 sections 15.6.2,
+//	501, 505: the server lacks support no      permanent_error         RFC 9110 sections 15.6.2,
 //	                                                                   15.6.6
 //	506: the server is misconfigured   no      permanent_error         RFC 2295 section 8.1
 //	507: the storage is full, and      no      permanent_error         RFC 4918 section 11.5
@@ -85,7 +85,7 @@ import (
 //	  with an earlier last stream
 //	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2
 //	429; 403, 413 with a Retry-After:  yes      RFC 6585 section 4, RFC 9110 sections 15.5.4,
-//	  it was refused before the work            15.5.14; client-go, OpenAI's SDK
+//	  refused before being processed            15.5.14; client-go, OpenAI's SDK
 //	401, 403, 407, 413, with a Check   yes      RFC 9110 sections 15.5.2, 15.5.4, 15.5.8, 15.5.14
 //	  that retries them
 //	anything else                      no       RFC 9110 section 9.2.2
@@ -296,8 +296,9 @@ type Transport struct {
 // the retry. If a Read hangs although its attempt is canceled, the call goes on, and a goroutine
 // lives until the Read returns. There are two exceptions over HTTP/1, in which the call may wait
 // for the Read. Both need an [http.Transport] as Base:
-//   - The http.Transport has a DialContext of the user's own, and closing an HTTP/1 connection does
-//     not end a Read of it. A connection through an SSH tunnel may be like this.
+//   - The http.Transport has a DialContext of the user's own, and closing a connection that this
+//     DialContext returned does not end a Read of the connection. A connection through an SSH tunnel
+//     may be like this.
 //   - The user has registered a protocol for http or https with the http.Transport (see
 //     [http.Transport.RegisterProtocol]), and the body of a response of this protocol ignores the
 //     context of the request.
