@@ -166,9 +166,9 @@ func TestDiscardOfABodyThatHangs(t *testing.T) {
 	}
 }
 
-// RoundTrip waits 90 ms for the rest of a 503 if Base is an http.Transport, and 100 ms if a function
-// of the user may have set the body. A protocol that the user has registered for http may return a
-// body that ignores its context. Then RoundTrip waits for each Read.
+// RoundTrip waits 90 ms for the rest of a 503 if Base is an http.Transport, and 100 ms if a
+// function of the user may have set the body. A protocol that the user has registered for http may
+// return a body that ignores its context. Then RoundTrip waits for each Read.
 func TestDiscardOfABodyOfAnHTTPTransport(t *testing.T) {
 	const head = "HTTP/1.1 503 Service Unavailable\r\n"
 	for _, tt := range []struct {

@@ -165,8 +165,8 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	assert.Equal(t, once, got, "a response together with an error: %v", err)
 }
 
-// The test pins the errors of net/http for HTTP/2 in this version of Go. A request is repeated either
-// by http.Transport itself, or by the Transport of this package.
+// The test pins the errors of net/http for HTTP/2 in this version of Go. A request is repeated
+// either by http.Transport itself, or by the Transport of this package.
 func TestHTTP2Refusals(t *testing.T) {
 	const twice = " success, 2 sent"
 	for _, tt := range []struct {
@@ -367,8 +367,8 @@ func TestEvidenceIsAboutTheRequestAlone(t *testing.T) {
 }
 
 // The server processes a request on an idle connection and closes the connection without an answer.
-// net/http repeats the request, but the new connection is refused. The server may have processed the
-// request all the same.
+// net/http repeats the request, but the new connection is refused. The server may have processed
+// the request all the same.
 func TestBeforeAfterARepeatThatIsRefused(t *testing.T) {
 	for _, method := range []string{"PUT", "POST"} {
 		t.Run(method, func(t *testing.T) {
@@ -402,8 +402,8 @@ func TestBeforeAfterARepeatThatIsRefused(t *testing.T) {
 	}
 }
 
-// The idle connection of a POST is dead, so net/http writes nothing of the POST to it, and sends the
-// POST on a new connection. The server has got it once, so a 429 is retried.
+// The idle connection of a POST is dead, so net/http writes nothing of the POST to it, and sends
+// the POST on a new connection. The server has got it once, so a 429 is retried.
 func TestARepeatOfWhichNothingWasWrittenBefore(t *testing.T) {
 	var asked, dials atomic.Int64
 	var dead atomic.Bool

@@ -19,8 +19,8 @@ import (
 // quick is a policy for examples that hardly waits.
 var quick = retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(time.Millisecond)}
 
-// ErrorOf says how often a failed request was sent, and why there was no further attempt. In OnEvent,
-// RequestOf returns the request.
+// ErrorOf says how often a failed request was sent, and why there was no further attempt. In
+// OnEvent, RequestOf returns the request.
 func ExampleTransport() {
 	policy := quick
 	policy.OnEvent = func(ctx context.Context, e retry.Event) {
@@ -113,8 +113,8 @@ func ExampleSetBody() {
 	// a report: 200
 }
 
-// If a server has asked one caller to wait, all callers of this server wait. A request is not sent if
-// its deadline does not allow such a long wait.
+// If a server has asked one caller to wait, all callers of this server wait. A request is not sent
+// if its deadline does not allow such a long wait.
 func ExampleGate() {
 	policy := quick
 	policy.MaxRetryAfter = 10 * time.Second
@@ -156,8 +156,8 @@ func ExampleHedge() {
 	// 200 OK
 }
 
-// A POST is sent again if the model is overloaded, even if the status is 200 and only the first event
-// of the stream says so.
+// A POST is sent again if the model is overloaded, even if the status is 200 and only the first
+// event of the stream says so.
 func ExampleLLM() {
 	streams := func(text string) httpfault.Fault {
 		return func(*http.Request, http.RoundTripper) (*http.Response, error) {

@@ -173,8 +173,8 @@ func TestAnswerThatIsLostInNetHTTP(t *testing.T) {
 	}
 }
 
-// http1Then2 starts a server that speaks HTTP/1 on its first connection, and then HTTP/2, as several
-// servers behind one address do while HTTP/2 is rolled out.
+// http1Then2 starts a server that speaks HTTP/1 on its first connection, and then HTTP/2, as
+// several servers behind one address do while HTTP/2 is rolled out.
 func http1Then2(s *httptest.Server) {
 	var conns atomic.Int64
 	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -373,8 +373,8 @@ func TestResultOfABodyThatIsSetAbove(t *testing.T) {
 	}
 }
 
-// Result stores the first KiB of the body in a field, and not in the text of the error. It reads for
-// at most 100 ms and at most 64 KiB, whatever the server does, and leaves nothing open.
+// Result stores the first KiB of the body in a field, and not in the text of the error. It reads
+// for at most 100 ms and at most 64 KiB, whatever the server does, and leaves nothing open.
 func TestResultKeepsTheWords(t *testing.T) {
 	const secret = "card 4711 declined"
 	words := func(n int) string { return strings.Repeat("w", n) }

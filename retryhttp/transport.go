@@ -297,8 +297,8 @@ type Transport struct {
 // lives until the Read returns. There are two exceptions over HTTP/1, in which the call may wait
 // for the Read. Both need an [http.Transport] as Base:
 //   - The http.Transport has a DialContext of the user's own, and closing a connection that this
-//     DialContext returned does not end a Read of the connection. A connection through an SSH tunnel
-//     may be like this.
+//     DialContext returned does not end a Read of the connection. A connection through an SSH
+//     tunnel may be like this.
 //   - The user has registered a protocol for http or https with the http.Transport (see
 //     [http.Transport.RegisterProtocol]), and the body of a response of this protocol ignores the
 //     context of the request.
