@@ -48,13 +48,13 @@ func cut(x *big.Float) time.Duration {
 	return time.Duration(d)
 }
 
-// plainLinear returns attempt * d, where an attempt below 1 is treated as 1.
+// plainLinear returns `attempt` * d. It treats an attempt below 1 as attempt 1.
 func plainLinear(d time.Duration, attempt int) time.Duration {
 	return saturated(new(big.Int).Mul(big.NewInt(int64(max(1, attempt))), big.NewInt(int64(max(0, d)))))
 }
 
-// plainFibonacci adds up the Fibonacci numbers until it reaches attempt, or
-// until the sum exceeds every duration.
+// plainFibonacci adds up the Fibonacci numbers until it has added as many of them as the parameter
+// `attempt` says, or until the sum exceeds every duration.
 func plainFibonacci(d time.Duration, attempt int) time.Duration {
 	a, b := new(big.Int), big.NewInt(int64(max(0, d)))
 	if b.Sign() == 0 {
@@ -110,10 +110,10 @@ func plainPower(x float64, n int) *big.Float {
 // error bound of a product of floats.
 //
 // With or without squaring, factor^n costs n-1 roundings, each of at most 2^-53 of the result.
-// Converting the base and multiplying by it cost two more, so there are as many roundings as
-// attempts. The truncation to the nanosecond is added to this error. The bound is 2^-52 for each
-// attempt. It is twice the sum of the roundings, because roundings multiply and do not add. The
-// bound is useful up to attempt 2^40.
+// Converting the base is one more rounding, and so is multiplying by the base. So there are as many
+// roundings as attempts. The truncation to the nanosecond is added to this error. The bound is
+// 2^-52 for each attempt. This is twice the sum of the roundings, because the errors of roundings
+// multiply and do not add. The bound is useful up to attempt 2^40.
 //
 // From one attempt to the next, the exact curve grows by factor-1. The computed curve must grow too
 // if factor-1 exceeds the roundings of both delays, 2*attempt times 2^-53. A delay saturates before

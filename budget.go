@@ -15,8 +15,8 @@ import (
 //
 //	budget := &retry.Budget{Size: 100, Ratio: 0.1}
 //
-// RefillEvery adds one retry for each interval that has passed since the first use. Grace,
-// which is off by default, allows some more retries.
+// The field RefillEvery adds one retry for each interval that has passed since the first use. The
+// field Grace allows some more retries. By default, Grace is off.
 //
 // Share one Budget among all policies that call the same target. If you write a policy as JSON
 // or YAML and read it back, it has a new Budget, which no other policy shares. Do not copy a
@@ -37,34 +37,33 @@ type Budget struct {
 	// are treated as 0.
 	Ratio float64
 
-	// RefillEvery is the interval at which one retry is put back. Without RefillEvery, only
-	// successes put retries back. Then a client that makes few calls may get no retry for a long
-	// time after an outage. The intervals count from the first use, on the monotonic clock. The
-	// first use is a Take, or a Success if Remember is set. 0: there is no refill. In a Policy,
-	// any other value below 1ms is invalid. Outside of a Policy, a value below 1ms is treated as
-	// 0.
+	// RefillEvery is the interval at which one retry is put back. Without RefillEvery, only successes
+	// put retries back. Then a client that makes few calls may get no retry for a long time after an
+	// outage. The first interval begins at the first use of the Budget, on the monotonic clock. The
+	// first use is a Take, or a Success if Remember is set. 0: there is no refill. In a Policy, any
+	// other value below 1ms is invalid. Outside of a Policy, a value below 1ms is treated as 0.
 	RefillEvery time.Duration
 
-	// Remember lets successes fill the Budget above Size, so that more calls can be retried in a
-	// short outage. The surplus above Size decays: after one Remember, about a third of the
-	// surplus is left. For example, with a Ratio of 0.1 and a Remember of 30s, a client with 100
-	// successes a second has about 300 retries above Size. After a pause without successes, the
-	// Budget holds Size again.
+	// Remember lets successes fill the Budget above Size, so that more calls can be retried in a short
+	// outage. The surplus above Size decays: after the time Remember, about a third of the surplus is
+	// left. For example, with a Ratio of 0.1 and a Remember of 30s, a client with 100 successes a
+	// second has about 300 retries above Size. After a pause without successes, the Budget holds Size
+	// again.
 	//
 	// A Refund can fill the Budget above Size too, and so can a retry that a borrower gives back. 0:
 	// the Budget never holds more than Size. In a Policy, any other value below 1ms is invalid.
 	// Outside of a Policy, a value below 1ms is treated as 0.
 	Remember time.Duration
 
-	// Grace is the grace period for a short outage, such as the restart of a server. It starts
-	// anew each time a retry finds the Budget full. During the grace period, the Budget allows
-	// retries even if it is empty, and these retries take nothing. Only the first four retries of
-	// a call may use the grace period.
+	// Grace is the grace period for a short outage, such as the restart of a server. It starts anew
+	// each time a retry finds the Budget full. During the grace period, the Budget allows retries even
+	// if it is empty, and these retries take no token. Only the first four retries of a call may use
+	// the grace period.
 	//
 	// Here, full means at least 90 % of Size. If the Budget recently held more than Size, full means
-	// at least 90 % of this recent maximum. Recently means within about the last Remember. Once a
-	// retry has found the Budget empty, a new grace period cannot start for a minute. Each retry that
-	// finds the Budget empty starts this minute again.
+	// at least 90 % of this recent maximum. "Recently" means within a past period about as long as
+	// Remember. Once a retry has found the Budget empty, a new grace period cannot start for a minute.
+	// Each retry that finds the Budget empty starts this minute again.
 	//
 	// Only retries of [Do] and [Once] use the grace period. Take does not use it, because Take
 	// does not know how many retries the call has made. 0: there is no grace period. In a Policy,
@@ -91,7 +90,7 @@ type Budget struct {
 const (
 	leastRefill = time.Millisecond // the shortest valid RefillEvery, Remember and Grace
 	graceRetry  = 4                // how many retries of a call may use the grace period
-	graceRest   = time.Minute      // how long no grace period can start after a retry found b empty
+	graceRest   = time.Minute      // after a retry found b empty: the time without a new grace period
 )
 
 // Take takes one retry out of b. It returns false if b is empty. If b is nil, it returns true.
@@ -202,8 +201,8 @@ func (b *Budget) minSpent() int64 {
 	return 0
 }
 
-// look calls catchUp. If a field of b needs a clock, `look` first stores the time of the first use.
-// It returns how much time has passed since the first use.
+// The method `look` calls catchUp. If a field of b needs a clock, `look` first stores the time of
+// the first use. It returns how much time has passed since the first use.
 func (b *Budget) look() time.Duration {
 	if b.first.Load() == nil && (b.RefillEvery >= leastRefill || b.remembers() || b.graces()) {
 		now := time.Now()

@@ -86,7 +86,7 @@ func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	return r, nil
 }
 
-// The method has reports whether l contains b.
+// The method `has` reports whether the list l contains b.
 func (l *payers) has(b *Budget) bool {
 	for ; l != nil; l = l.outer {
 		if l.budget == b {
@@ -136,8 +136,8 @@ func (l *payers) lend(limit, reserve int64) int64 {
 // number of retries that it did not use. Retries that are not given back count as spent.
 //
 // If keepOne is true, each Budget keeps one retry. Set keepOne if this layer may retry its own
-// request. If the answer of the process is lost, the lent retries are lost too, and this layer
-// can still use the retry that the Budget kept.
+// request. If the process never answers, the lent retries count as spent, but this layer can still
+// use the retry that the Budget kept.
 //
 // A Budget lends no retries of its Grace. If ctx has no Budget, the result `lent` is [Unlimited],
 // and giveBack does nothing. If a Budget is empty, or if the parameter `limit` is below 1, the

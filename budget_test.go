@@ -17,7 +17,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// succeed records n successes in b.
+// The function `succeed` records n successes in b.
 func succeed(b *retry.Budget, n int) {
 	for range n {
 		b.Success()
@@ -162,7 +162,7 @@ func TestBudgetRemember(t *testing.T) {
 	for _, row := range []struct {
 		name      string
 		budget    *retry.Budget
-		takes     int // how many retries are taken first
+		takes     int // how many retries the test takes at the start
 		successes int
 		pause     time.Duration
 		left      int
@@ -195,7 +195,8 @@ func TestBudgetRemember(t *testing.T) {
 	}
 }
 
-// retries takes a retry out of b like Do and Once. number says which retry of its call this is.
+// The function `retries` takes a retry out of b as Do and Once do. The parameter `number` says
+// which retry of its call this is.
 func retries(t *testing.T, b *retry.Budget, number int) bool {
 	t.Helper()
 	p := retry.Policy{MaxAttempts: 1 << 30, Backoff: retry.Fixed(0), Budget: b}
@@ -205,7 +206,7 @@ func retries(t *testing.T, b *retry.Budget, number int) bool {
 	return reason == retry.ReasonRetry
 }
 
-// drain takes all retries that b holds.
+// The function `drain` takes all retries that b holds.
 func drain(b *retry.Budget) {
 	for b.Left() > 0 {
 		b.Take()
@@ -472,7 +473,7 @@ type slowBudget struct {
 	found         []found
 }
 
-// found says what one retry found in the Budget.
+// The type `found` says what one retry found in the Budget.
 type found struct {
 	at    time.Duration
 	high  bool // the Budget was at least nine tenths full
@@ -487,7 +488,7 @@ func (s *slowBudget) pass(d time.Duration) {
 	}
 }
 
-// look starts the clock at the first use, and makes all steps up to now.
+// The method `look` starts the clock at the first use, and makes all steps up to the present time.
 func (s *slowBudget) look() {
 	if !s.used && (s.RefillEvery > 0 || s.Remember > 0 || s.Grace > 0) {
 		s.used, s.refill, s.fade = true, s.RefillEvery, s.Remember/16
@@ -534,8 +535,9 @@ func (s *slowBudget) take(number int) (allowed, paid bool) {
 	return number <= 4 && s.Grace > 0 && s.graced(), false
 }
 
-// graced reports whether a retry is in a grace period: within the last Grace, a retry found the
-// Budget nine tenths full, and no retry had found it empty in the minute before.
+// The method `graced` reports whether a retry is in a grace period. A grace period lasts for the
+// time Grace. It begins when a retry finds the Budget nine tenths full, unless a retry has found
+// the Budget empty in the minute before.
 func (s *slowBudget) graced() bool {
 	for i, f := range s.found {
 		if !f.high || s.now-f.at >= s.Grace {
@@ -611,8 +613,8 @@ func TestBudgetMatchesASlowModel(t *testing.T) {
 	})
 }
 
-// A retry takes one token from each Budget, or none from any Budget. It gives its tokens back
-// if it is not made.
+// A retry takes one token from each Budget, or no token at all. If the retry is not made, the
+// Budgets get their tokens back.
 func TestBudgetInTheLoop(t *testing.T) {
 	all := [3]int{9, 9, 9}
 	on := func(kind retry.EventKind, attempt int, f func()) func(context.Context, retry.Event) {

@@ -15,12 +15,12 @@ import (
 //	defer done()
 //	policy.Budget = budget
 //
-// The zero Budgets is ready to use, by any number of goroutines. Do not copy a Budgets. A
-// Budgets keeps at most 1,000 targets, and all other targets share one Budget. A new target
-// may replace an old target if no call has used the old target for ten seconds, and if a new
-// Budget would allow no more retries than the old Budget. So all targets together never get
-// more than 1,001 full Budgets, plus the retries that successes, RefillEvery and Grace allow.
-// By default, a retryhttp.Transport and the RPC adapters use a Budgets for their targets.
+// The zero Budgets is ready to use, by any number of goroutines. Do not copy a Budgets. A Budgets
+// keeps at most 1,000 targets, and all other targets share one Budget. A new target may replace an
+// old target only if two conditions hold: no call has used the old target for ten seconds, and a
+// new Budget would allow no more retries than the Budget of the old target. So all targets together
+// never get more than 1,001 full Budgets, plus the retries that successes, RefillEvery and Grace
+// allow. By default, a retryhttp.Transport and the RPC adapters use a Budgets for their targets.
 type Budgets struct {
 	// New returns the Budget of a new target. It is called once for each target that gets a Budget
 	// of its own, and again if the target was dropped and comes back. It is also called once with
@@ -37,9 +37,9 @@ type Budgets struct {
 
 const (
 	mostTargets = 1000
-	longestKey  = 1024             // in bytes; a redirect may lead to a host name of any length
+	longestKey  = 1024             // in bytes; a redirect may lead to a much longer host name
 	targetRest  = 10 * time.Second // how long a target is kept after its last call
-	targetTries = 10               // how many targets the method `drop` examines
+	targetTries = 10               // how many targets the method `drop` examines at most
 )
 
 // A use is a target with its Budget and the number of its calls in flight.
@@ -101,10 +101,10 @@ func (b *Budgets) touch(u *use, calls int, now time.Time) {
 	b.used.MoveToFront(u.at)
 }
 
-// drop removes one target to make room for another target. It reports whether it removed a
-// target. It examines up to 10 targets, starting with the target that was used least recently.
-// It skips a target that has a call in flight. It also skips a target whose Budget would allow
-// more retries if it were new.
+// drop removes one target to make room for another target. It reports whether it removed a target.
+// It examines up to 10 targets, starting with the target that was used least recently. It skips a
+// target that has a call in flight. It also skips a target whose Budget would allow more retries if
+// this Budget were new.
 func (b *Budgets) drop(now time.Time) bool {
 	for range targetTries {
 		u := b.used.Back().Value.(*use)

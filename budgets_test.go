@@ -26,15 +26,15 @@ func budgetOf(b *retry.Budgets, target int) *retry.Budget {
 	return budget
 }
 
-// shared returns the Budget of all targets that are not kept.
+// The function `shared` returns the Budget of all targets that are not kept.
 func shared(b *retry.Budgets) *retry.Budget {
 	budget, done := b.For(strings.Repeat("x", 1025))
 	done()
 	return budget
 }
 
-// drainAndFill finds b empty: it takes all retries, tries to take one more, and gives all of them
-// back.
+// drainAndFill takes all retries of b and tries to take one more, so that b is found empty. Then it
+// gives all retries back.
 func drainAndFill(b *retry.Budget) {
 	for b.Take() {
 	}
@@ -109,9 +109,9 @@ func TestBudgetsKeepNoLongText(t *testing.T) {
 	assert.NotNil(t, budgetOf(&b, 1000))
 }
 
-// When there are 1,000 targets and another target comes, the target that was used least
-// recently is dropped. It must not have been used for ten seconds, and its Budget must be full.
-// Otherwise the new target shares a Budget.
+// When there are 1,000 targets and another target comes, the target that was used least recently is
+// dropped. This target must not have been used for ten seconds, and its Budget must be full.
+// Otherwise no target is dropped, and the new target gets the shared Budget.
 func TestTargetUsedLeastRecentlyIsDropped(t *testing.T) {
 	for _, row := range []struct {
 		name   string

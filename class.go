@@ -3,8 +3,8 @@ package retry
 import "time"
 
 // A Class is a kind of failure that has its own limits and delays. Policy.Classify returns the
-// Class of an error. If a field of the Class is zero, the field of the policy applies. The
-// Class below allows one retry after a 401, however many other failures came before. It sets no
+// Class of an error. If a field of the Class is zero, the field of the policy applies. The Class
+// below allows one retry after a 401, however many other failures came before. This Class sets no
 // delays, so the delays of the policy apply.
 //
 //	&retry.Class{Name: "unauthorized", MaxAttempts: 2}
@@ -29,11 +29,11 @@ type Class struct {
 	Backoff Backoff
 
 	// If SkipBudget is true, the retry after this failure takes nothing from Policy.Budget. An example
-	// is the retry after a 401 that sends a new access token. The retry still takes from the Budgets
-	// of WithBudget, which may refuse it.
+	// is the retry after a 401 that sends a new access token. The retry still takes a token from each
+	// Budget of WithBudget, and each of these Budgets may refuse the retry.
 	SkipBudget bool
 
-	MaxDelay time.Duration // the longest delay; 0: the policy's MaxDelay
+	MaxDelay time.Duration // the longest delay in this class; 0: the policy's MaxDelay
 	Jitter   Jitter        // widens each delay; nil: the policy's Jitter; Proportional(0): no jitter
 
 	// Cause says why the class is NonRetryable. If NonRetryable ends the call, Cause becomes the
@@ -41,7 +41,7 @@ type Class struct {
 	Cause error
 }
 
-// under returns p with the Backoff, MaxDelay and Jitter that c sets.
+// The method `under` returns p with the Backoff, MaxDelay and Jitter that c sets.
 func (p *Policy) under(c *Class) Policy {
 	q := *p
 	if c.Backoff != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/goretry/retry"
 )
 
-// A kindError is a failure of a kind that classify knows.
+// A kindError is a failure of the kind that its text names.
 type kindError string
 
 func (e kindError) Error() string { return "a failure of kind " + string(e) }
 
-// classes returns a Classify that finds the class of a kindError.
+// The function `classes` returns a Classify that finds the class of a kindError.
 func classes(known map[kindError]*retry.Class) func(error) *retry.Class {
 	return func(err error) *retry.Class {
 		var kind kindError
@@ -30,8 +30,8 @@ func classes(known map[kindError]*retry.Class) func(error) *retry.Class {
 	}
 }
 
-// failing returns a function that fails by script, counts its attempts, and then
-// succeeds.
+// The function `failing` returns a function that counts its attempts. Each attempt fails with the
+// next error of the script. After the last error, the attempts succeed.
 func failing(script []kindError, attempts *int) func(context.Context) error {
 	return func(context.Context) error {
 		*attempts++
@@ -88,7 +88,7 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// with returns p with a change.
+// The function `with` returns p after the function `change` has changed it.
 func with(p retry.Policy, change func(p *retry.Policy)) retry.Policy {
 	change(&p)
 	return p

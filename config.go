@@ -75,11 +75,11 @@ func decodeError(err error) error {
 	return err
 }
 
-// MarshalJSON writes the text form of p. It leaves out fields that are zero and fields that have
-// no key in the text form: RetryIf, Classify, Source, Wait, Enter, OnEvent, and the Name of the
-// Budget. [Policy.UnmarshalJSON] reads all other fields back. The Budget that it reads is new
-// and full, and p does not share it. MarshalJSON returns an error if p is invalid. It also
-// returns an error for a Backoff or Jitter without a text form: a BackoffFunc, an empty
+// MarshalJSON writes the text form of p. It leaves out fields that are zero and fields that have no
+// key in the text form: RetryIf, Classify, Source, Wait, Enter, OnEvent, and the Name of the
+// Budget. [Policy.UnmarshalJSON] reads all other fields back. The Budget that UnmarshalJSON makes
+// is new and full, and is not the Budget of p. MarshalJSON returns an error if p is invalid. It
+// also returns an error for a Backoff or Jitter without a text form: a BackoffFunc, an empty
 // Schedule, or a type that is not from this package.
 func (p Policy) MarshalJSON() ([]byte, error) {
 	form, err := p.form()
@@ -301,7 +301,8 @@ func readDuration(m *strict.Mapping, key string, d *time.Duration) {
 	}
 }
 
-// readLeast is readDuration for a duration that must be 0, or not below the parameter `shortest`.
+// readLeast does the same as readDuration, for a duration that must be 0 or at least the parameter
+// `shortest`.
 func readLeast(m *strict.Mapping, key string, shortest time.Duration, d *time.Duration) {
 	write := fmt.Sprintf(`a duration such as "1m", at least %v, or "0s" for never`, shortest)
 	longEnough := func(d duration) bool { return d == 0 || time.Duration(d) >= shortest }
@@ -355,5 +356,5 @@ func readDelays(m *strict.Mapping) (s Schedule) {
 	return s
 }
 
-// A duration is a time.Duration that is text in JSON and YAML: "200ms".
+// A duration is a time.Duration that JSON and YAML write as text: "200ms".
 type duration = strict.Duration

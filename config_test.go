@@ -87,7 +87,7 @@ func assertRoundTrip(t *testing.T, p retry.Policy) {
 	require.NoError(t, fromText.UnmarshalText(data))
 	require.Equal(t, p, fromText)
 
-	// This is not YAML, but YAML libraries call the method like this.
+	// A YAML library calls the method UnmarshalYAML in this way. This test needs no YAML library.
 	require.NoError(t, fromYAML.UnmarshalYAML(func(v any) error {
 		dec := json.NewDecoder(bytes.NewReader(data))
 		dec.UseNumber()
@@ -118,8 +118,8 @@ func TestConfigDecodeErrors(t *testing.T) {
 	assert.ErrorContains(t, new(retry.Policy).UnmarshalJSON([]byte("{\"max_delay\": {\"seconds\":\n 5}}")), `max_delay is {"seconds":5}: `, "on one line")
 }
 
-// Neither null nor text that is not JSON is a policy. Inside a file, null stands for a key that
-// was left empty.
+// Neither null nor text that is not JSON is a policy. Inside a file, a null is the value of a key
+// that was left empty.
 func TestConfigTextThatIsNotAPolicy(t *testing.T) {
 	const mapping = `, want a mapping such as {"max_attempts": 5}`
 	filled := retry.Policy{MaxAttempts: 7}
@@ -276,8 +276,8 @@ func TestConfigKeepsFieldsWithoutAKey(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("%#v", want), fmt.Sprintf("%#v", p), "the functions are unchanged")
 }
 
-// flag.TextVar makes a flag for a policy. If the flag lacks a key, the value of the default
-// applies.
+// flag.TextVar makes a flag for a policy. If the text of the flag lacks a key, the value of the
+// default applies.
 func TestFlagKeepsTheDefaultOfAKeyLeftOut(t *testing.T) {
 	parse := func(args ...string) (p retry.Policy, output string, err error) {
 		var b strings.Builder
@@ -299,7 +299,7 @@ func TestFlagKeepsTheDefaultOfAKeyLeftOut(t *testing.T) {
 	assert.Contains(t, usage, `(default {"max_attempts":5,"backoff":{"type":"exponential","base":"200ms","factor":2},"max_delay":"5s","jitter":0.5})`)
 }
 
-// If YAML has a value that JSON cannot express, the error names it like any other value.
+// If YAML has a value that JSON cannot express, the error names this value like any other value.
 func TestConfigYAMLValuesWithoutJSON(t *testing.T) {
 	for _, test := range []struct {
 		value any

@@ -17,9 +17,9 @@ const leastWait = 10 * time.Millisecond
 // duration 0, which means that there is no Retry-After.
 const saidZero = time.Nanosecond
 
-// window returns the shortest and the longest delay after an attempt. The delay of the curve is
-// cut at MaxDelay. The jitter widens the delay to a window, which is cut at MaxDelay too. A
-// Retry-After may move the start of the window: p.RetryAfter says how. If the attempts of p may
+// The method `window` returns the shortest and the longest delay after an attempt. The delay of the
+// curve is cut at MaxDelay. The jitter widens the delay to a window, which is cut at MaxDelay too.
+// A Retry-After may move the start of the window: p.RetryAfter says how. If the attempts of p may
 // be unlimited, a window that ends below leastWait becomes a wait of leastWait.
 func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Duration) {
 	if p.RetryAfter == RetryAfterExact && retryAfter > 0 {
@@ -62,7 +62,7 @@ func (p *Policy) window(attempt int, retryAfter time.Duration) (lo, hi time.Dura
 	return lo, hi
 }
 
-// capped returns d, or MaxDelay if MaxDelay is shorter.
+// The method `capped` returns d, or MaxDelay if MaxDelay is shorter.
 func (p *Policy) capped(d time.Duration) time.Duration {
 	if p.MaxDelay > 0 && p.MaxDelay < d {
 		return p.MaxDelay
@@ -70,8 +70,8 @@ func (p *Policy) capped(d time.Duration) time.Duration {
 	return d
 }
 
-// spread returns the window to which the Jitter of p widens d. A Jitter from another package may
-// return a window that is reversed or negative. The method corrects such a window.
+// The method `spread` returns the window to which the Jitter of p widens d. A Jitter from another
+// package may return a window that is reversed or negative. The method corrects such a window.
 func (p *Policy) spread(d time.Duration) (lo, hi time.Duration) {
 	lo, hi = p.Jitter.Window(d)
 	return max(0, min(lo, hi)), max(0, lo, hi)
@@ -82,10 +82,10 @@ func (p *Policy) maxRetryAfter() time.Duration {
 	return cmp.Or(p.MaxRetryAfter, max(time.Minute, p.MaxDelay))
 }
 
-// draw picks the Delay from the window. It stops a retry that would start later than MaxElapsed
-// allows, or after the context's deadline. The parameter `untilDeadline` is the time until the
-// deadline, or saturate.Max if there is no deadline. If the parameter `seed` is 0 and the window
-// has more than one delay, `draw` calls the policy's Source for a seed.
+// The method `draw` picks the Delay of d from the window of d. It refuses a retry that would start
+// later than MaxElapsed allows, or after the context's deadline. The parameter `untilDeadline` is
+// the time until the deadline, or saturate.Max if there is no deadline. If the parameter `seed` is
+// 0 and the window has more than one delay, `draw` calls the policy's Source for a seed.
 func (d *Decision) draw(
 	p *Policy, number int, seed uint64, elapsed, untilDeadline time.Duration, e *Error,
 ) {

@@ -23,9 +23,9 @@ type fixedWindow struct{ lo, hi time.Duration }
 
 func (w fixedWindow) Window(time.Duration) (lo, hi time.Duration) { return w.lo, w.hi }
 
-// seedDrawing returns the seed from which the number u is drawn for an attempt. With it, a test can
-// choose which delay of a window is drawn. It inverts the mixing function of splitmix64, which is a
-// bijection.
+// seedDrawing returns the seed from which the number u is drawn for an attempt. With this seed, a
+// test can choose which delay of a window is drawn. seedDrawing inverts the mixing function of
+// splitmix64, which is a bijection.
 func seedDrawing(u uint64, attempt int) uint64 {
 	inverse := func(odd uint64) uint64 { // modulo 2^64, by Newton's method
 		x := odd
@@ -124,8 +124,8 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// Draw computes the Delay of each RetryScheduled again, for every kind of policy, class and
-// Retry-After.
+// From the fields of each RetryScheduled, Draw computes its Delay again, for every kind of policy,
+// class and Retry-After.
 func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 	errThrottled, errBusy := errors.New("429"), retry.After(3*time.Second, errors.New("503"))
 	throttled := &retry.Class{Name: "throttled", Backoff: retry.Linear(time.Minute), Jitter: retry.EqualJitter}
@@ -173,8 +173,8 @@ func TestDrawRecomputesEveryDelayOfAnEvent(t *testing.T) {
 	}
 }
 
-// The numbers are the published test vector of splitmix64 for the seed 1234567. With full jitter on
-// the longest delay, the delay is the upper 63 bits of a number.
+// The numbers are the published test vector of splitmix64 for the seed 1234567. If the curve gives
+// the longest duration and the jitter is full, the delay is the upper 63 bits of such a number.
 func TestDrawIsSplitmix64(t *testing.T) {
 	p := retry.Policy{Backoff: retry.Fixed(math.MaxInt64), Jitter: retry.FullJitter}
 	for i, u := range []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821} {
@@ -183,7 +183,7 @@ func TestDrawIsSplitmix64(t *testing.T) {
 	}
 }
 
-// A counter counts the calls of draw, which is a Source.
+// A counter counts the calls of its method `draw`, which is the Source of a policy.
 type counter struct{ calls, value uint64 }
 
 func (s *counter) draw() uint64 { s.calls++; return s.value + s.calls - 1 }

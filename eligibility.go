@@ -21,7 +21,7 @@ func (p Policy) Eligible(attempts int) bool {
 //   - If MaxAttempts is set, the result is MaxAttempts. If MaxRetries is set, the result is
 //     MaxRetries + 1. If both are set, it is the smaller number.
 //   - If only MaxElapsed is set, the result is Unlimited.
-//   - If AttemptCap is set, it lowers a result that is higher.
+//   - If AttemptCap is set, a higher result is lowered to AttemptCap.
 //   - If no limit is set, the result is 1. The same holds if p is NonRetryable or invalid.
 func (p Policy) EffectiveMax() int {
 	if p.faults() != nil {
@@ -30,7 +30,7 @@ func (p Policy) EffectiveMax() int {
 	return p.limit()
 }
 
-// limit returns the EffectiveMax of a valid policy.
+// The method `limit` returns the EffectiveMax of a valid policy.
 func (p *Policy) limit() int {
 	limit := p.declared()
 	if p.NonRetryable || limit == 0 {
@@ -39,9 +39,9 @@ func (p *Policy) limit() int {
 	return tighter(limit, p.AttemptCap)
 }
 
-// declared returns the limit on attempts that p has before AttemptCap lowers it. The limit is the
-// result of the method `count`, or Unlimited if only MaxElapsed is set. If p sets no limit,
-// `declared` returns 0. Then p makes one attempt.
+// The method `declared` returns the limit on attempts that p has before AttemptCap lowers it. The
+// limit is the result of the method `count`, or Unlimited if only MaxElapsed is set. If p sets no
+// limit, `declared` returns 0. Then p makes one attempt.
 func (p *Policy) declared() int {
 	if n := p.count(); n != 0 || p.MaxElapsed <= 0 {
 		return n
@@ -49,8 +49,8 @@ func (p *Policy) declared() int {
 	return Unlimited
 }
 
-// count returns how many attempts MaxAttempts and MaxRetries allow. If both are set, it returns
-// the smaller number. If neither is set, it returns 0.
+// The method `count` returns how many attempts MaxAttempts and MaxRetries allow. If both are set,
+// it returns the smaller number. If neither is set, it returns 0.
 func (p *Policy) count() int {
 	switch {
 	case p.MaxRetries == 0:
@@ -175,7 +175,7 @@ type failure struct {
 	ended      bool          // true: the error is nothing but a timeout or the end of a context
 }
 
-// ask inspects err, and calls RetryIf and Classify with err.
+// The method `ask` inspects err, and calls RetryIf and Classify with err.
 func (p *Policy) ask(err error) (f failure) {
 	in := inspect(err)
 	f.retryAfter, f.ended, f.unmade = in.retryAfter, !in.said, in.unmade
@@ -191,12 +191,12 @@ func (p *Policy) ask(err error) (f failure) {
 	return f
 }
 
-// decide sets the Reason and the window of a decision. p must be valid, and `limit` must be the
-// limit on attempts of p. The parameter `number` counts all failures, and `ofClass` counts the
-// failures of the same class. `decide` writes details for the text of an Error into e. It does not
-// set the Delay of a retry: the method `draw` sets it, after the caller has read the clock. The
-// caller reads the clock between `decide` and `draw`, because `decide` calls Backoff and Jitter,
-// and the time that these functions take counts as elapsed.
+// The method `decide` sets the Reason and the window of a decision. p must be valid, and `limit`
+// must be the limit on attempts of p. The parameter `number` counts all failures, and `ofClass`
+// counts the failures of the same class. `decide` writes details for the text of an Error into e.
+// It does not set the Delay of a retry: the method `draw` sets it, after the caller has read the
+// clock. The caller reads the clock between `decide` and `draw`, because `decide` calls Backoff and
+// Jitter, and the time that these functions take counts as elapsed.
 func (d *Decision) decide(p *Policy, f failure, limit, number, ofClass int, e *Error) {
 	q, nth, class := p, number, f.class // the delays will come from q.window(nth, ...)
 	if class != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// Each row stops the call for another reason. After the row, its cause is removed, so the next row
-// stops for the next reason. Next returns the delay, whatever the reason is.
+// At the start, every reason to stop the call applies. Each row expects one reason, and then
+// removes its cause. So the next row expects the next reason. Next returns the delay of the failure
+// for every reason except ReasonInvalid.
 func TestTheFirstReasonThatAppliesIsGiven(t *testing.T) {
 	empty := &retry.Budget{Size: 1}
 	require.True(t, empty.Take())
@@ -125,7 +126,8 @@ func TestNextLeavesTheBudgetAlone(t *testing.T) {
 	}
 }
 
-// Other libraries sleep for centuries if the Retry-After is that long, or overflow and do not wait.
+// After a Retry-After of centuries, some other libraries wait for centuries, and in others the wait
+// overflows, so they do not wait at all.
 func TestMaxRetryAfter(t *testing.T) {
 	const minute, epochTakenForAWait = time.Minute, 1_743_466_819 * time.Second
 	for _, row := range []struct {

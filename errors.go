@@ -15,14 +15,15 @@ import (
 // the error that the caller would have got without this package. errors.Is and errors.As find
 // both Err and Cause.
 //
-// If the context ended the call, the Error keeps this context in memory, with all values in it.
-// In a test with testing/synctest, read such an Error inside the bubble of the context.
+// If the context ended the call, the Error keeps this context in memory, with all values in it. In
+// a test with testing/synctest, read such an Error inside the bubble in which the context was made.
 type Error struct {
 	Reason Reason // why the call stopped
 	Class  string // the class of the last failure; "": the failure has no class
 
 	// Attempts is the count of all attempts that were made. It may exceed the limit of the policy:
-	// after an attempt that ran past HealthyAfter, the limit counts from 1 again.
+	// after an attempt that ran past HealthyAfter, the attempts are counted from 1 again for this
+	// limit.
 	Attempts int
 
 	// Waited is how long the call waited between attempts, in all. Time that Policy.Wait skipped
@@ -323,8 +324,9 @@ func outermost(err error) *Error {
 	return nil
 }
 
-// nested returns err if err is an Error, and otherwise the first Error that err wraps. It stops
-// where the tree of err has branches, because Unwrap must not lose the other branches.
+// nested returns err if err is an Error, and otherwise the first Error that err wraps. If it
+// reaches an error that wraps a list of errors, it returns nil: Unwrap must not lose the other
+// errors of the list.
 func nested(err error) *Error {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(*Error); ok {

@@ -216,8 +216,8 @@ func TestOuterCallRetriesAfterAnInnerCall(t *testing.T) {
 	}
 }
 
-// A line says what one attempt of a script does. It runs for a time, or until its context is done,
-// and then fails.
+// A line says what one attempt of a script does. The attempt runs for a time, or until its context
+// is done, and then fails.
 type line struct {
 	takes time.Duration
 	hangs bool
@@ -230,8 +230,8 @@ type status string
 func (s status) Error() string        { return string(s) }
 func (s status) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// play returns a function that does what the lines of a script say. After the last line, it
-// repeats the last line.
+// The function `play` returns a function that does what the lines of a script say. After the last
+// line, it repeats the last line.
 func play(script []line) func(context.Context) error {
 	return func(ctx context.Context) error {
 		l := script[0]

@@ -8,8 +8,8 @@ import (
 	"github.com/goretry/retry"
 )
 
-// All calls to one target share one Budget. While the target is down, they make at most as many
-// retries as the Budget holds.
+// All calls to one target share one Budget. While the target is down, these calls together make at
+// most as many retries as the Budget holds.
 func ExampleBudget() {
 	policy := retry.Policy{MaxAttempts: 4, Budget: &retry.Budget{Size: 5, Ratio: 0.1}}
 

@@ -69,9 +69,9 @@ func ExampleClass() {
 }
 
 // The method Uint64 of any generator can be the Source. If goroutines share the policy, the
-// generator must be safe for concurrent use. The LockedSource of golang.org/x/exp/rand is safe,
-// and so is the function rand.Uint64 of math/rand/v2. NewSource and NewPCG return generators
-// that are not safe.
+// generator must be safe for concurrent use. The LockedSource of golang.org/x/exp/rand is safe. The
+// function rand.Uint64 of math/rand/v2 is safe too. NewSource and NewPCG return generators that are
+// not safe.
 func ExamplePolicy_source() {
 	source := new(xrand.LockedSource)
 	source.Seed(7)
@@ -102,7 +102,7 @@ func ExamplePolicy_Lint() {
 	// backoff.delays: a list of 3 delays is too long for 3 attempts: the delay of 1h0m0s and all delays after it are never used; max_attempts counts the first attempt
 }
 
-// Default is for calls to a nearby service. Printing a policy describes it.
+// Default is for calls to a nearby service. If you print a policy, the text describes the policy.
 func ExampleDefault() {
 	fmt.Println(retry.Default())
 	// Output: 5 attempts, exponential 200ms x2, at most 5s, ±50%

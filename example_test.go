@@ -76,14 +76,15 @@ func ExampleDoValue() {
 	// Output: hello <nil>
 }
 
-// After one refusal, the Gate holds all callers of an API until the server's wait is over.
+// If the server asks one caller of an API to wait, the Gate holds back all callers until this wait
+// is over.
 func ExampleGate() {
 	gate := retry.Gate{OnClose: func(key string, wait time.Duration, cause error) {
 		fmt.Println("all calls to", key, "wait for", wait, "because of", cause)
 	}}
 	answers := []error{retry.After(20*time.Millisecond, errors.New("429 Too Many Requests")), nil}
 	charge := gate.Hold("billing", func(ctx context.Context) error {
-		answer := answers[0] // stands for a call of the API
+		answer := answers[0] // a real program would call the API here
 		answers = answers[1:]
 		return answer
 	})

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A Finding is one fault of a policy, or one warning. It comes from [Policy.Validate], from
-// [Policy.Lint] or from a decoder. Programs should use Code, Field and Key. The texts are for
-// people to read and may change.
+// A Finding is one fault of a policy, or one warning about a policy. It comes from
+// [Policy.Validate], from [Policy.Lint] or from a decoder. Programs should use Code, Field and Key.
+// The texts are for people to read and may change.
 type Finding struct {
 	// Code says which kind of finding this is, such as "no_backoff" or "invalid_value". All
 	// codes: https://github.com/goretry/retry/blob/main/docs/compatibility.md
@@ -27,7 +27,7 @@ func (f Finding) String() string { return f.inGo }
 func (f Finding) InKeys() string { return f.inKeys }
 
 // WithText returns a copy of f. The methods String and InKeys of the copy both return the parameter
-// text. WithText is for packages that read the settings of other systems.
+// `text`. WithText is for packages that read the settings of other systems.
 func (f Finding) WithText(text string) Finding {
 	f.inGo, f.inKeys = text, text
 	return f
@@ -114,10 +114,10 @@ func writers() (inGo, inKeys *strings.Replacer) {
 	return strings.NewReplacer(fields...), strings.NewReplacer(keys...)
 }
 
-// finding returns a Finding about one setting. The parameter `token` is the token of this setting
-// in allNames, such as "MaxDelay". The parameter `format` is a format string for package fmt that
-// also contains tokens in braces, such as {MaxDelay}. The texts of String and InKeys both come from
-// `format`, so they always say the same thing.
+// The function `finding` returns a Finding about one setting. The parameter `token` is the token of
+// this setting in allNames, such as "MaxDelay". The parameter `format` is a format string for
+// package fmt that also contains tokens in braces, such as {MaxDelay}. The texts of String and
+// InKeys both come from `format`, so they always say the same thing.
 func finding(code, token, format string, values ...any) Finding {
 	f := Finding{
 		Code:   code,

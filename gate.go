@@ -10,35 +10,35 @@ import (
 	"github.com/goretry/retry/internal/gate"
 )
 
-// A Gate stops all callers for a while if a server asks one of them to wait. While the wait
-// lasts, the Gate holds all attempts that have the same key. You choose the key: an account, a
-// model, a host.
+// A Gate stops all callers for a while if a server asks one of them to wait. While the wait lasts,
+// the Gate holds back all attempts that have the same key. You choose the key: an account, a model,
+// a host.
 //
 //	err := retry.Do(ctx, policy, gate.Hold("billing", func(ctx context.Context) error {
 //		return client.Charge(ctx) // returns retry.After(d, err) if the server asks for a wait
 //	}))
 //
-// After the wait, the callers do not start together. Their starts are spread over a quarter of
-// the wait: after a wait of 60s, they start within 15s. A Gate cannot help attempts that are
-// already in flight when the first refusal arrives.
+// After the wait, the callers do not start together. Their starts are spread over a quarter of the
+// wait: after a wait of 60s, they start within 15s. A Gate cannot help attempts that are already in
+// flight when the server first asks for a wait.
 //
 // A Gate may be inside another Gate, for example a Gate for a model inside a Gate for its
 // account. If the inner Gate does not let an attempt through, the outer Gate does not close,
 // because no server has asked for a wait.
 //
-// The zero Gate is ready to use, by any number of goroutines. Do not copy a Gate, and do not
-// change its fields after its first use. A Gate remembers the pauses of 10,000 keys. If more
-// keys have a pause at the same time, the attempts of some keys are not held. For HTTP
-// requests, use retryhttp.Gate.
+// The zero Gate is ready to use, by any number of goroutines. Do not copy a Gate, and do not change
+// its fields after its first use. A Gate remembers the pauses of 10,000 keys. If more keys have a
+// pause at the same time, the attempts of some keys are not held back. For HTTP requests, use
+// retryhttp.Gate.
 type Gate struct {
-	// Max is the longest pause. If Max is 0 or below, the longest pause is a minute. Each refusal
-	// begins a pause, so an attempt may be held for several pauses. The deadline of the attempt's
-	// context limits all its pauses together.
+	// Max is the longest pause. If Max is 0 or below, the longest pause is a minute. Each time a
+	// server asks for a wait, a pause begins, so an attempt may be held back for several pauses. The
+	// deadline of the attempt's context limits the sum of these pauses.
 	Max time.Duration
 
-	// OnClose is called when a pause begins, once for all attempts that the pause holds. It gets
-	// the length of the pause and the error that began the pause. Several goroutines may call
-	// OnClose at the same time. OnClose may be nil.
+	// OnClose is called once when a pause begins, however many attempts the pause holds back. It gets
+	// the length of the pause and the error that began the pause. Several goroutines may call OnClose
+	// at the same time. OnClose may be nil.
 	OnClose func(key string, wait time.Duration, cause error)
 
 	pauses gate.Pauses
@@ -46,8 +46,8 @@ type Gate struct {
 
 // Hold returns a function that calls fn as soon as the gate is open for attempts with this key. The
 // error of fn may ask for a wait, by [After] or by a method RetryAfter. Then the gate closes for
-// the time of this wait, and holds all attempts with this key. A success does not change the gate,
-// and neither does an error that asks for no wait.
+// the time of this wait, and holds back all attempts with this key. A success does not change the
+// gate, and neither does an error that asks for no wait.
 //
 // The time at the gate is part of the attempt: AttemptTimeout and HealthyAfter include it. If
 // the context's deadline comes before the gate opens, the attempt fails without waiting, and fn

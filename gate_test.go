@@ -15,14 +15,15 @@ import (
 	"github.com/goretry/retry"
 )
 
-// refused closes g for a key: it calls a function whose error asks for a wait.
+// The function `refused` closes g for a key: it calls a function whose error asks for a wait.
 func refused(t *testing.T, g *retry.Gate, key string, wait time.Duration) {
 	t.Helper()
 	err := g.Hold(key, failWith(retry.After(wait, errBoom)))(t.Context())
 	require.Equal(t, wait, retry.RetryAfterOf(err), "the gate returns the error of the function unchanged")
 }
 
-// held returns how long the gate holds a function, and the error of the function.
+// The function `held` returns how long the gate holds a function back, and the error of this
+// function.
 func held(ctx context.Context, g *retry.Gate, key string, fn func(context.Context) error) (time.Duration, error) {
 	start := time.Now()
 	err := g.Hold(key, fn)(ctx)
@@ -101,8 +102,8 @@ func TestGateSpreadsItsCallers(t *testing.T) {
 	})
 }
 
-// If an inner gate does not let an attempt through, the outer gate does not close, even with a
-// Do between the two gates. A refusal of the server closes both gates.
+// If an inner gate does not let an attempt through, the outer gate does not close, even with a Do
+// between the two gates. If the server asks for a wait, both gates close.
 func TestGateInsideAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var account, model retry.Gate
@@ -120,8 +121,8 @@ func TestGateInsideAGate(t *testing.T) {
 	})
 }
 
-// If an attempt in flight is refused during a pause, the pause becomes longer for the attempts that
-// wait. OnClose is called once for the pause.
+// If the server asks an attempt in flight for a wait during a pause, the pause becomes longer for
+// the attempts that are held back. OnClose is called once for the pause.
 func TestRefusalInFlightClosesTheGateAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var closed []string

@@ -19,9 +19,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// BenchmarkGrowth runs each function with an input of one size, and then with an input ten
-// times as large. It fails if the CPU time grows to more than 30 times, or to more than 300
-// times in a row marked as square. .ci/soak runs it.
+// BenchmarkGrowth runs each function with an input of one size, and then with an input ten times as
+// large. It fails if the CPU time grows by a factor of more than 30. In a row that is marked as
+// square, the factor may be up to 300. .ci/soak runs it.
 func BenchmarkGrowth(b *testing.B) {
 	const linear, square = 1, 2
 	fails := func(context.Context) error { return errDial }
@@ -165,7 +165,8 @@ func nested(ctx context.Context, n int) context.Context {
 	return ctx
 }
 
-// least returns the least of five measurements of how many seconds of CPU f takes.
+// The function `least` measures five times how many seconds of CPU f takes, and returns the
+// smallest result.
 func least(b *testing.B, f func()) (seconds float64) {
 	for range 5 {
 		times, began := 0, cpu(b)
@@ -181,7 +182,7 @@ func least(b *testing.B, f func()) (seconds float64) {
 	return seconds
 }
 
-// cpu returns the CPU time of this process.
+// The function `cpu` returns the CPU time of this process.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

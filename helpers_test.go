@@ -20,8 +20,8 @@ var (
 	errShutdown = errors.New("the server shuts down")
 )
 
-// A caller calls fn under a policy. Everything that Do promises, DoValue
-// promises too.
+// A caller calls fn under a policy. The tests use a caller for Do and a caller for DoValue, because
+// both make the same promises.
 type caller func(ctx context.Context, p retry.Policy, fn func(context.Context) error) error
 
 var callers = []struct {
@@ -35,8 +35,8 @@ var callers = []struct {
 	}},
 }
 
-// bubble runs a subtest in virtual time. The subtest fails if a goroutine that it started does not
-// end.
+// The function `bubble` runs a subtest in virtual time. The subtest fails if a goroutine that it
+// started does not end.
 func bubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
@@ -50,7 +50,7 @@ func everyWay(t *testing.T, name string, f func(t *testing.T, call caller)) {
 	}
 }
 
-// stopped returns err as the *Error that every failed call returns.
+// The function `stopped` returns err as the *Error that every failed call returns.
 func stopped(t *testing.T, err error) *retry.Error {
 	t.Helper()
 	e, ok := err.(*retry.Error)
@@ -58,7 +58,7 @@ func stopped(t *testing.T, err error) *retry.Error {
 	return e
 }
 
-// plain returns a copy of an *Error with only its exported fields.
+// The function `plain` returns a copy of an *Error with only its exported fields.
 func plain(err error) *retry.Error {
 	e := err.(*retry.Error)
 	return &retry.Error{
@@ -67,7 +67,7 @@ func plain(err error) *retry.Error {
 	}
 }
 
-// fails returns a function that counts its attempts and always fails.
+// The function `fails` returns a function that counts its attempts and always fails.
 func fails(runs *int) func(context.Context) error {
 	return func(context.Context) error { *runs++; return errDial }
 }
@@ -77,7 +77,8 @@ func failWith(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-// leaves runs f in a new goroutine. It returns the value of a panic in f, and whether f returned.
+// The function `leaves` runs f in a new goroutine. It returns the value of a panic in f, and
+// whether f returned.
 func leaves(f func()) (recovered any, returned bool) {
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -100,7 +101,7 @@ type hidden struct{ context.Context }
 
 func (hidden) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// within returns a context that ends after d, or when its test ends.
+// The function `within` returns a context that ends after d, or when its test ends.
 func within(ctx context.Context, d time.Duration, cause error) context.Context {
 	ctx, cancel := context.WithTimeoutCause(ctx, d, cause)
 	context.AfterFunc(ctx, cancel)
@@ -147,7 +148,7 @@ func (w *watch) event(ctx context.Context, e retry.Event) {
 	w.contexts = append(w.contexts, ctx)
 }
 
-// of returns the events of one kind.
+// The method `of` returns the events of one kind.
 func (w *watch) of(kind retry.EventKind) (events []retry.Event) {
 	for _, e := range w.events {
 		if e.Kind == kind {
@@ -163,25 +164,25 @@ func (w *watch) counts() counts {
 	}
 }
 
-// counts contains the number of events of each kind.
+// The type `counts` contains the number of events of each kind.
 type counts struct{ started, finished, scheduled, stopped int }
 
-// reasons lists all Reasons of this package, without the zero Reason.
+// The variable `reasons` lists all Reasons of this package, without the zero Reason.
 var reasons = []retry.Reason{
 	retry.ReasonRetry, retry.ReasonSuccess, retry.ReasonExhausted, retry.ReasonNonRetryable, retry.ReasonPermanent, retry.ReasonRejected,
 	retry.ReasonRetryAfter, retry.ReasonElapsed, retry.ReasonDeadline, retry.ReasonCanceled, retry.ReasonBudget, retry.ReasonBorrowed,
 	retry.ReasonWait, retry.ReasonInvalid,
 }
 
-// constant returns a Source that always draws seed.
+// The function `constant` returns a Source that always draws seed.
 func constant(seed uint64) func() uint64 { return func() uint64 { return seed } }
 
-// always returns a Classify that gives every failure this class.
+// The function `always` returns a Classify that gives every failure this class.
 func always(class retry.Class) func(error) *retry.Class {
 	return func(error) *retry.Class { return &class }
 }
 
-// tokens empties a budget and returns how many retries it held.
+// The function `tokens` empties a budget and returns how many retries it held.
 func tokens(b *retry.Budget) (n int) {
 	for b.Take() {
 		n++
@@ -199,8 +200,9 @@ func askedFor(d time.Duration, reason retry.Reason) retry.Decision {
 	return retry.Decision{Delay: d, Reason: reason, Lo: d, Hi: d, Number: 1, RetryAfter: d}
 }
 
-// rounds returns how many rounds a random test makes: short, a tenth of short with -short, or long
-// with RETRY_LONG. .ci/soak sets RETRY_LONG.
+// The function `rounds` returns how many rounds a random test makes: the number `short`, or a tenth
+// of it under -short. If the environment variable RETRY_LONG is set, it returns the number `long`.
+// The script .ci/soak sets RETRY_LONG.
 func rounds(short, long int) int {
 	switch {
 	case os.Getenv("RETRY_LONG") != "":

@@ -8,7 +8,7 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// short returns d as text, rounded for people to read.
+// The function `short` returns d as text, rounded for people to read.
 func short(d time.Duration) string {
 	switch {
 	case d >= time.Second:
@@ -19,12 +19,12 @@ func short(d time.Duration) string {
 	return saturate.Text(d)
 }
 
-// brief returns a duration as text without zeros at its end: 1h instead of 1h0m0s.
+// The function `brief` returns a duration as text without zeros at its end: 1h instead of 1h0m0s.
 func brief(d time.Duration) string { return noZeros.Replace(short(d)) }
 
 var noZeros = strings.NewReplacer("h0m0s", "h", "m0s", "m")
 
-// plural returns n and the noun, with an s if n is not 1.
+// The function `plural` returns n and the noun, with an s if n is not 1.
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

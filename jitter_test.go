@@ -57,9 +57,10 @@ func TestJitterZeroSpread(t *testing.T) {
 }
 
 // assertWindows compares each jitter's window with a window computed in big numbers. Full and equal
-// jitter are exact. The half width of a proportional window is a product of two floats. Converting
-// the delay rounds once, and so does the multiplication, by at most 2^-53 of the result. Then the
-// product is truncated to the nanosecond. The bound is 2^-52 of the delay, plus 1ns.
+// jitter are exact. The half width of a proportional window is a product of two floats. The
+// conversion of the delay rounds by at most 2^-53 of the result, and so does the multiplication.
+// Then the product is truncated to the nanosecond. So the error is at most 2^-52 of the delay, plus
+// 1ns.
 func assertWindows(t *testing.T, delay time.Duration, share float64) {
 	t.Helper()
 	d := max(0, delay)

@@ -8,8 +8,8 @@ import (
 	"github.com/goretry/retry/internal/saturate"
 )
 
-// Lint reports settings that are valid but probably unintended. It returns nil if it finds
-// none. If p is invalid, Lint returns nil too: see [Policy.Validate].
+// Lint reports settings that are valid but probably unintended. It returns nil if it finds no such
+// setting. If p is invalid, Lint returns nil too: see [Policy.Validate].
 func (p Policy) Lint() (found []Finding) {
 	if p.faults() != nil {
 		return nil
@@ -47,9 +47,9 @@ func newLinted(p Policy) *linted {
 	return l
 }
 
-// short reports whether Backoff and Jitter give only delays shorter than leastWait after a very
-// large number of attempts. If the attempts of a call may be unlimited, the call waits for
-// leastWait instead of such a delay.
+// The method `short` reports whether Backoff and Jitter give only delays shorter than leastWait
+// after a very large number of attempts. If the attempts of a call may be unlimited, the call waits
+// for leastWait instead of such a delay.
 func (l *linted) short() bool {
 	_, greatest := l.ownWindow(math.MaxInt)
 	return l.Backoff != nil && greatest < leastWait
@@ -212,10 +212,10 @@ var lintRules = []lintRule{
 // most patient queues give up after three weeks.
 const tooLong = 31 * 24 * time.Hour
 
-// longest returns the longest possible time from the start of the first attempt to the start of the
-// last retry. It returns 0 if p has a MaxElapsed, no retry, or no delay. It also returns 0 if Lint
-// must not call the Backoff or the Jitter of p (see builtIn). The result `upTo` is "up to", or
-// "more than" if p has more retries than a plan can show.
+// The method `longest` returns the longest possible time from the start of the first attempt to the
+// start of the last retry. It returns 0 if p has a MaxElapsed, no retry, or no delay. It also
+// returns 0 if Lint must not call the Backoff or the Jitter of p (see builtIn). The result `upTo`
+// is "up to", or "more than" if p has more retries than a plan can show.
 func (p *Policy) longest() (worst time.Duration, upTo string) {
 	if !p.builtIn() || p.Backoff == nil || p.MaxElapsed > 0 || p.limit() < 2 {
 		return 0, ""
@@ -229,8 +229,8 @@ func (p *Policy) longest() (worst time.Duration, upTo string) {
 
 // mostWithin returns how many attempts fit into MaxElapsed. It returns 0 if all attempts fit, or if
 // EffectiveMax is Unlimited. It also returns 0 if the delays may be shorter than in the Plan of p,
-// because of a class, a RetryAfterExact, a Wait, or a Backoff or Jitter that Lint must not call
-// (see builtIn).
+// which may happen in two cases: p sets Classify, RetryAfterExact or Wait, or Lint must not call
+// the Backoff or the Jitter of p (see builtIn).
 func (p *Policy) mostWithin() int {
 	if p.limit() == Unlimited || !p.builtIn() || p.Classify != nil || p.Wait != nil ||
 		p.RetryAfter == RetryAfterExact {
@@ -260,8 +260,8 @@ func (p *Policy) builtIn() bool {
 
 // ownWindow returns the window from which the delay after an attempt is drawn. A call with
 // unlimited attempts or with a HealthyAfter raises a window that ends below leastWait to leastWait.
-// ownWindow does not raise it. If Lint must not call the Backoff or the Jitter of p (see builtIn),
-// ownWindow returns a window from 0 to the longest duration.
+// ownWindow does not raise such a window. If Lint must not call the Backoff or the Jitter of p (see
+// builtIn), ownWindow returns a window from 0 to the longest duration.
 func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	if !p.builtIn() {
 		return 0, saturate.Max

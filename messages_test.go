@@ -20,8 +20,8 @@ import (
 // texts through the sources. They start at a call of Error, InKeys or fmt.Sprint, and flow through
 // variables and into the parameters of functions of the same package.
 func TestPrincipleNoToolParsesAMessage(t *testing.T) {
-	// In these functions, only the text of an error distinguishes the cases. Each value says which
-	// errors.
+	// In these functions, only the text of an error distinguishes the cases. The value of each
+	// function says which errors these are.
 	allowed := map[string]string{
 		"cmd/retry/withHint":                      "package flag: its error has no type",
 		"cmd/retry/internal/policyfile/splitYAML": "go.yaml.in/yaml: a syntax error has its line nowhere else",
@@ -58,8 +58,8 @@ func TestPrincipleNoToolParsesAMessage(t *testing.T) {
 	}
 }
 
-// The first functions of the source match the text of an error or of a finding. The functions after
-// the blank line do not.
+// In the source below, the functions before the blank line match the text of an error or of a
+// finding. The functions after the blank line do not.
 func TestMatchedTexts(t *testing.T) {
 	const source = `package p
 func contains(err error) bool { return strings.Contains(err.Error(), "x") }
@@ -166,9 +166,9 @@ func parameters(f *ast.FuncDecl) (names []string) {
 	return names
 }
 
-// messages follows the texts of errors and findings through a function.
+// The type `messages` follows the texts of errors and findings through a function.
 type messages struct {
-	names    map[string]bool         // variables that have such a text
+	names    map[string]bool         // variables that contain the text of an error or of a finding
 	findings map[string]bool         // variables that are a finding
 	passed   map[string]map[int]bool // for each called function, the indexes of the arguments that have such a text
 	matched  bool
@@ -223,7 +223,8 @@ func (m *messages) visit(n ast.Node) {
 	}
 }
 
-// called returns the name of the function in a call, and the identifier before the dot.
+// The function `called` returns the name of the function in a call, and the identifier before the
+// dot.
 func called(call *ast.CallExpr) (pkg, name string) {
 	if call == nil {
 		return "", ""
@@ -240,7 +241,7 @@ func called(call *ast.CallExpr) (pkg, name string) {
 	return "", ""
 }
 
-// matches reports whether a function looks for something in a text.
+// The function `matches` reports whether a function looks for something in a text.
 func matches(pkg, name string) bool {
 	if pkg == "strings" || pkg == "bytes" {
 		for _, prefix := range []string{"Contains", "Has", "Cut", "Index", "LastIndex", "Split", "EqualFold", "Count", "TrimPrefix", "TrimSuffix", "Compare"} {

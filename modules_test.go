@@ -22,7 +22,7 @@ import (
 const modulePath = "github.com/goretry/retry"
 
 // The library requires three modules. It requires the lowest versions with which the tests pass, so
-// it raises no version in the go.mod of a user.
+// that the go.mod of a user can keep low versions too.
 func TestLibraryRequiresThreeModules(t *testing.T) {
 	mod := readGoMod(t, "go.mod")
 	direct := map[string]string{}
@@ -42,8 +42,9 @@ func TestLibraryRequiresThreeModules(t *testing.T) {
 }
 
 // The go.mod of a nested module starts with a comment that says why it is a module. Its go line is
-// 1.25 or 1.26.0, and its replaces lead to this checkout. A module in cmd has no replace, because
-// go install refuses such a module. cmd/go.work has the replaces instead.
+// 1.25 or 1.26.0, and its replace directives lead to this checkout. A module in cmd has no replace
+// directive, because go install refuses a module with such a directive. The file cmd/go.work
+// contains these directives instead.
 func TestGoModOfNestedModules(t *testing.T) {
 	modules := goMods(t)
 	require.Contains(t, modules, "cmd/retry/go.mod")
@@ -86,7 +87,7 @@ func TestWorkflowTestsEveryModule(t *testing.T) {
 	}
 }
 
-// A module uses only names that other modules export, because go get may raise the version of
+// A module uses only exported packages of other modules, because go get may raise the version of
 // one module alone. .ci/renamed builds each module with other names for the internal packages.
 func TestModulesImportNoInternalPackageOfAnother(t *testing.T) {
 	files := 0

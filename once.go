@@ -83,8 +83,8 @@ type Attempt struct {
 	Took time.Duration // how long the attempt ran; Next compares it with HealthyAfter
 
 	// Elapsed is the time since the first attempt began. It is compared with MaxElapsed. For this
-	// comparison, [Once] adds the time that this attempt takes to Elapsed, and [Policy.Next] does not.
-	// A negative Elapsed is treated as 0.
+	// comparison, [Once] adds to Elapsed how long this attempt ran. [Policy.Next] adds nothing. A
+	// negative Elapsed is treated as 0.
 	Elapsed time.Duration
 
 	Seed uint64 // selects the delay from the window; 0: Policy.Source draws a seed

@@ -11,8 +11,9 @@ import (
 	"github.com/goretry/retry"
 )
 
-// once makes an attempt of a job that has already made this many attempts. The first attempt was a
-// minute ago. once also returns the events.
+// The function `once` makes an attempt of a job. The parameter `attempts` is the number of earlier
+// attempts. The first attempt was a minute ago. The results are the decision, the events and the
+// error of Once.
 func once(ctx context.Context, p retry.Policy, attempts int, fn func(context.Context) error) (retry.Decision, []retry.Event, error) {
 	var told watch
 	p.OnEvent = told.event

@@ -25,8 +25,8 @@ type Step struct {
 const maxSteps = 10_000
 
 // Plan returns the first retries of p for an operation that always fails. The parameter `retries`
-// says how many. If it is negative, Plan returns all retries. Plan never returns more than 10,000
-// retries. The plan of an invalid policy is empty.
+// is the number of retries to return. If it is negative, Plan returns all retries. Plan never
+// returns more than 10,000 retries. The plan of an invalid policy is empty.
 //
 // In each Step, Lo and Hi are the window from which [Policy.Next] draws the delay. Total is the
 // sum of the longest delays up to this Step, plus the AttemptTimeout of each attempt. Without
@@ -54,10 +54,10 @@ func (p Policy) Plan(retries int) Plan {
 	return plan
 }
 
-// Delays returns the delays before the first n retries, without jitter. It is for systems that
-// take a list of delays. MaxDelay applies. If n is negative, Delays returns the delays of all
-// retries that EffectiveMax allows. Delays never returns more than 10,000 delays. An invalid
-// policy has no delays.
+// Delays returns the delays before the first n retries, without jitter. It is for systems that take
+// a list of delays. MaxDelay limits each delay. If n is negative, Delays returns the delays of all
+// retries that EffectiveMax allows. Delays never returns more than 10,000 delays. An invalid policy
+// has no delays.
 func (p Policy) Delays(n int) Schedule {
 	delays := make(Schedule, p.steps(n))
 	p.Jitter = nil
@@ -67,8 +67,8 @@ func (p Policy) Delays(n int) Schedule {
 	return delays
 }
 
-// steps counts how many of the first n retries are within the limits on attempts. The result is at
-// most maxSteps. A negative n means all retries.
+// The method `steps` counts how many of the first n retries are within the limits on attempts. The
+// result is at most maxSteps. A negative n means all retries.
 func (p *Policy) steps(n int) int {
 	steps := maxSteps
 	if n >= 0 {

@@ -57,8 +57,8 @@ func TestPlanCounts(t *testing.T) {
 	}
 }
 
-// MaxElapsed ends a Plan. It does not end the result of Delays, so code that uses this list must
-// check the time itself.
+// A Plan ends at MaxElapsed. The list that Delays returns does not end there, so code that uses
+// this list must check the time itself.
 func TestPlanMaxElapsed(t *testing.T) {
 	const s = time.Second
 	p := retry.Policy{MaxAttempts: 9, Backoff: retry.Fixed(2 * s), MaxElapsed: 6 * s}

@@ -87,9 +87,9 @@ type Policy struct {
 	// AttemptTimeout is how long an attempt may run before its context is canceled. 0: no timeout.
 	AttemptTimeout time.Duration
 
-	// HealthyAfter is for operations that last: a connection, a watch, a stream. If an attempt
-	// runs past HealthyAfter and then fails, the call begins anew. For example, take a policy with
-	// MaxAttempts 5 and a HealthyAfter of 1m. If a connection breaks after an hour, this attempt
+	// HealthyAfter is for operations that run for a long time: a connection, a watch, a stream. If an
+	// attempt runs past HealthyAfter and then fails, the call begins anew. For example, take a policy
+	// with MaxAttempts 5 and a HealthyAfter of 1m. If a connection is lost after an hour, this attempt
 	// counts as attempt 1 again, so up to four retries follow.
 	//
 	// When a call begins anew, the earlier failures of all classes are forgotten, and a new seed is
@@ -104,7 +104,7 @@ type Policy struct {
 	Budget   *Budget            // limits the retries of all calls that share it; nil: no limit
 
 	// Wait waits before a retry. If Wait is nil, a timer waits. Do calls Wait once before each retry,
-	// after the RetryScheduled. Do calls it even if d is 0. The argument ctx is the context of the
+	// after the RetryScheduled. Do calls Wait even if d is 0. The argument ctx is the context of the
 	// call, and d is the part of the delay that has not passed yet. Wait may return before d has
 	// passed, for example when the network is back. Then the retry starts at once. If Wait took longer
 	// than d, MaxElapsed and the context's deadline are checked again.
@@ -123,7 +123,7 @@ type Policy struct {
 	//
 	// If Enter returns an error, the call stops without this attempt. If the error is an [*Error], the
 	// call takes the Reason, Cause, Err and Delay of that Error. For any other error, the Reason is
-	// ReasonWait and the Cause is the error. If the context is done by then, the Reason is
+	// ReasonWait and the Cause is the error. If the context is done when Enter returns, the Reason is
 	// ReasonCanceled or ReasonDeadline instead. [Policy.Next] and [Once] never call Enter.
 	Enter func(context.Context, Event) error
 
@@ -139,8 +139,8 @@ type Policy struct {
 //     that clients do not return at the same time.
 //   - [RetryAfterAtLeast]: the delay is the Retry-After, or the delay drawn from the curve if
 //     that delay is longer. No jitter is added to the Retry-After.
-//   - [RetryAfterExact]: the delay is exactly the Retry-After, even if the curve is longer. A
-//     Retry-After below 10ms becomes 10ms.
+//   - [RetryAfterExact]: the delay is exactly the Retry-After, even if the delay of the curve is
+//     longer. A Retry-After below 10ms becomes 10ms.
 type RetryAfterMode string
 
 const (

@@ -186,7 +186,7 @@ type statusError struct{ code int }
 
 func (e *statusError) Error() string { return fmt.Sprint("status ", e.code) }
 
-// asked is a context that counts the calls of its Value method.
+// The type `asked` is a context that counts the calls of its Value method.
 type asked struct {
 	context.Context
 	values int

@@ -16,10 +16,10 @@ import (
 	"github.com/goretry/retry"
 )
 
-// This file contains a second implementation of the decision. It follows the documents in the
+// This file contains a second implementation of the decision. It follows the documentation in the
 // slowest and most obvious way. Its durations are so short that no sum overflows.
 
-const forever = 1_000_000 // stands for Unlimited, and is above every other limit
+const forever = 1_000_000 // the value for Unlimited, above every other limit
 
 // slowLimit collects every limit that is set, and takes the smallest.
 func slowLimit(p retry.Policy) int {
@@ -94,8 +94,8 @@ func slowWindow(p retry.Policy, nth, limit int, asked time.Duration) (lo, hi tim
 	return lo, hi
 }
 
-// slowDecide returns the decision after a failure. number counts all failures, and `of` counts the
-// failures of the same class.
+// slowDecide returns the decision after a failure. `number` counts all failures, and `of` counts
+// the failures of the same class.
 func slowDecide(p retry.Policy, c *retry.Class, number, of int, asked time.Duration, seed uint64, elapsed, left time.Duration) (d retry.Decision) {
 	limit, q, nth := slowLimit(p), p, number
 	d.Number, d.RetryAfter = number, asked
@@ -242,8 +242,8 @@ func TestNextDecidesAsTheDocumentsSay(t *testing.T) {
 	}
 }
 
-// Do and a queue with Once make the decision of slowDecide after each failure, and wait for its
-// delay.
+// After each failure, Do makes the same decision as slowDecide, and waits for the delay of this
+// decision. So does a queue that calls Once.
 func TestCallsDecideAsTheDocumentsSay(t *testing.T) {
 	r := chooser{rand.New(rand.NewPCG(4, 2))}
 	reasons := map[retry.Reason]int{}

@@ -40,8 +40,8 @@ func Do(ctx context.Context, p Policy, fn func(context.Context) error) error {
 	return run(ctx, &p, fn, err)
 }
 
-// run makes all attempts of Do. If the parameter `failure` is not nil, Do has already made the
-// first attempt, and `failure` is the error of this attempt.
+// The function `run` makes all attempts of Do. If the parameter `failure` is not nil, Do has
+// already made the first attempt, and `failure` is the error of this attempt.
 func run(ctx context.Context, p *Policy, fn func(context.Context) error, failure error) error {
 	var c call
 	c.prepare(ctx, p)
@@ -97,12 +97,12 @@ type call struct {
 	last     Decision             // the decision on the last failure
 	decided  time.Time            // when the last decision was made
 	payers   *payers              // the Budgets of ctx
-	payer    *Budget              // the policy's Budget; nil: the retry takes no token from it
+	payer    *Budget              // the policy's Budget; nil: the next retry takes none of its tokens
 	paid     receipt              // which Budgets gave a token for the next retry
 	spent    receipt              // which Budgets gave a token for the last attempt
 }
 
-// prepare stores the arguments of the call and validates the policy.
+// The method `prepare` stores the arguments of the call and validates the policy.
 func (c *call) prepare(ctx context.Context, p *Policy) {
 	c.ctx, c.p, c.limit = ctx, *p, p.limit()
 	if f := p.faults(); f != nil {
@@ -110,16 +110,16 @@ func (c *call) prepare(ctx context.Context, p *Policy) {
 	}
 }
 
-// watches reports whether a call must read the clock or call a function of p even if its first
-// attempt succeeds.
+// The method `watches` reports whether a call must read the clock or call a function of p even if
+// its first attempt succeeds.
 func (p *Policy) watches() bool {
 	return p.MaxElapsed != 0 || p.HealthyAfter != 0 || p.AttemptTimeout != 0 ||
 		p.OnEvent != nil || p.Enter != nil
 }
 
-// begin checks that the first attempt of the call is allowed. A queue may ask Once for an attempt
-// above the limit, for example after a worker died in the last attempt. Then `begin` sets the
-// number of attempts made to the limit, because the attempt above the limit is not made.
+// The method `begin` checks that the first attempt of the call is allowed. A queue may ask Once for
+// an attempt above the limit, for example after a worker died in the last attempt. Then `begin`
+// sets the number of attempts made to the limit, because the attempt above the limit is not made.
 func (c *call) begin(fn func(context.Context) error) bool {
 	switch {
 	case c.ctx == nil:
@@ -140,7 +140,7 @@ func (c *call) begin(fn func(context.Context) error) bool {
 	}
 }
 
-// enter calls the policy's Enter, which may delay the next attempt or refuse it.
+// The method `enter` calls the policy's Enter, which may delay the next attempt or refuse it.
 func (c *call) enter() bool {
 	if c.p.Enter == nil {
 		return true
@@ -161,7 +161,7 @@ func (c *call) enter() bool {
 	return c.inTime(now, now.Sub(began) >= time.Millisecond)
 }
 
-// refused ends the call because the policy's Enter has returned err.
+// The method `refused` ends the call because the policy's Enter has returned err.
 func (c *call) refused(err error) bool {
 	e, is := err.(*Error)
 	switch {
@@ -219,13 +219,13 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	return c.stopFor(ReasonSuccess, nil)
 }
 
-// next returns n + 1, or the largest int if n + 1 would overflow. If an attempt is made every
-// 10ms, an int of 32 bits overflows within a year.
+// The function `next` returns n + 1, or the largest int if n + 1 would overflow. If an attempt is
+// made every 10ms, an int of 32 bits overflows within a year.
 func next(n int) int { return min(n, math.MaxInt-1) + 1 }
 
-// execute calls fn with a context that ends after the duration `timeout`. If `timeout` is 0 or
-// below, fn gets ctx. If fn failed after the timeout had ended the context, the result `ranOut` is
-// `timeout`. In all other cases, `ranOut` is 0.
+// The function `execute` calls fn with a context that ends after the duration `timeout`. If
+// `timeout` is 0 or below, fn gets ctx. If fn failed after the timeout had ended the context, the
+// result `ranOut` is `timeout`. In all other cases, `ranOut` is 0.
 func execute(
 	ctx context.Context, timeout time.Duration, fn func(context.Context) error,
 ) (ranOut time.Duration, err error) {
@@ -240,7 +240,7 @@ func execute(
 	return ranOut, err
 }
 
-// decide decides whether a retry follows, and after which delay.
+// The method `decide` decides whether a retry follows, and after which delay.
 func (c *call) decide() bool {
 	d := &c.last
 	*d = Decision{Reset: c.reset}
@@ -271,11 +271,11 @@ func (c *call) decide() bool {
 	return d.Reason == ReasonRetry || c.stopFor(d.Reason, c.Cause)
 }
 
-// clock returns how much time has elapsed, and how much time remains until the context's deadline.
-// The second result is saturate.Max if the context has no deadline. If the decision does not depend
-// on the time, the method does not read the time. The caller has already called the policy's
-// RetryIf, Classify, Backoff and Jitter. So the result `elapsed` includes the time that these
-// functions took.
+// The method `clock` returns how much time has elapsed, and how much time remains until the
+// context's deadline. The second result is saturate.Max if the context has no deadline. If the
+// decision does not depend on the time, the method does not read the time. The caller has already
+// called the policy's RetryIf, Classify, Backoff and Jitter. So the result `elapsed` includes the
+// time that these functions took.
 func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	var deadline time.Time
 	bounded := false
@@ -292,10 +292,10 @@ func (c *call) clock(waits bool) (elapsed, left time.Duration) {
 	return elapsed, saturate.Max
 }
 
-// settle prepares the Budgets for the next retry. If NotAttempted has wrapped the error of the last
-// attempt, `settle` gives the tokens of this attempt back to the Budgets. After every attempt,
-// `settle` sets c.payer to the policy's Budget, or to nil if the next retry must not take a token
-// from this Budget.
+// The method `settle` prepares the Budgets for the next retry. If NotAttempted has wrapped the
+// error of the last attempt, `settle` gives the tokens of this attempt back to the Budgets. After
+// every attempt, `settle` sets c.payer to the policy's Budget, or to nil if the next retry must not
+// take a token from this Budget.
 func (c *call) settle(f failure) {
 	if f.unmade {
 		c.payers.refund(c.payer, c.spent)
@@ -306,8 +306,8 @@ func (c *call) settle(f failure) {
 	}
 }
 
-// pay takes the tokens for the retry out of the Budgets. After an attempt that ran past
-// HealthyAfter, it takes nothing.
+// The method `pay` takes the tokens for the retry out of the Budgets. After an attempt that ran
+// past HealthyAfter, it takes nothing.
 func (c *call) pay() bool {
 	// A call looks for the Budgets of its context only once. With ten failures and a search after each
 	// failure, the call would take twice as long.
@@ -328,13 +328,14 @@ func (c *call) pay() bool {
 	}
 }
 
-// refund gives the Budgets back the tokens that they gave for a retry that was not made.
+// The method `refund` gives the Budgets back the tokens that they gave for a retry that was not
+// made.
 func (c *call) refund() {
 	c.payers.refund(c.payer, c.paid)
 	c.paid = 0
 }
 
-// announce calls OnEvent with a RetryScheduled.
+// The method `announce` calls OnEvent with a RetryScheduled.
 func (c *call) announce() bool {
 	if c.p.OnEvent != nil {
 		c.tell(RetryScheduled, c.decided)
@@ -425,8 +426,8 @@ func (c *call) stopFor(reason Reason, cause error) bool {
 	return false
 }
 
-// stop calls OnEvent with the CallFinished. It returns the error of the call, or nil after a
-// success.
+// The method `stop` calls OnEvent with the CallFinished. It returns the error of the call, or nil
+// after a success.
 func (c *call) stop() error {
 	c.refund()
 	switch {
@@ -450,7 +451,7 @@ func (c *call) stop() error {
 	return &e
 }
 
-// tell calls OnEvent.
+// The method `tell` calls OnEvent.
 func (c *call) tell(kind EventKind, at time.Time) {
 	if c.start.IsZero() { // no attempt was made
 		c.start = at

@@ -85,7 +85,7 @@ func TestOnePolicyForManyGoroutines(t *testing.T) {
 	})
 }
 
-// failed is a context with its own error.
+// The type `failed` is a context with its own error.
 type failed struct {
 	context.Context
 	err error
@@ -207,7 +207,7 @@ func cancelAndFail(err error) func(ctx context.Context, cancel func(), run int) 
 	return func(_ context.Context, cancel func(), _ int) error { cancel(); return err }
 }
 
-// ending is a context that ends by the clock, and whose Done channel is never closed.
+// The type `ending` is a context that ends by the clock, and whose Done channel is never closed.
 type ending struct {
 	context.Context
 	at time.Time
@@ -220,7 +220,8 @@ func (c ending) Err() error {
 	return context.DeadlineExceeded
 }
 
-// Do checks the context once more after the wait, because both may end at the same instant.
+// Do checks the context once more after the wait, because the context and the wait may end at the
+// same instant.
 func TestContextEndsAtTheSameInstantAsTheSleep(t *testing.T) {
 	everyWay(t, "by the clock", func(t *testing.T, call caller) {
 		runs := 0
@@ -261,7 +262,7 @@ func TestContextEndedByACallback(t *testing.T) {
 		}, 1, retry.ReasonCanceled},
 		{"OnEvent, an attempt has finished", at(retry.AttemptFinished, 1, second), 1, retry.ReasonCanceled},
 		{"OnEvent, a retry is scheduled", at(retry.RetryScheduled, 1, second), 1, retry.ReasonCanceled},
-		// If the context ends in OnEvent of an AttemptStarted, the attempt is still made.
+		// If the context ends while OnEvent handles an AttemptStarted, the attempt is still made.
 		{"OnEvent, the first attempt starts", at(retry.AttemptStarted, 1, second), 1, retry.ReasonCanceled},
 		{"OnEvent, the second attempt starts", at(retry.AttemptStarted, 2, second), 2, retry.ReasonCanceled},
 		{"OnEvent, the call has stopped: nothing changes", at(retry.CallFinished, 3, second), 3, retry.ReasonExhausted},

@@ -64,8 +64,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// Wait is called once for each retry, after the RetryScheduled, even if the delay is 0. It gets the
-// rest of the delay and the context of the call.
+// Wait is called once for each retry, after the RetryScheduled, even if the delay is 0. Its
+// arguments are the context of the call and the rest of the delay.
 func TestWhenWaitIsCalled(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
@@ -179,8 +179,8 @@ func TestSlowFunctionsAreJudgedWithTheDelay(t *testing.T) {
 	}
 }
 
-// late is a context whose deadline may have passed although the context is not done. A real context
-// is in this state until its timer fires.
+// The type `late` is a context whose deadline may have passed while the context is not done yet. A
+// real context is in this state after its deadline until its timer fires.
 type late struct {
 	context.Context
 	deadline time.Time
@@ -250,8 +250,8 @@ func TestAWaitEndsAtDueWhateverOnEventTook(t *testing.T) {
 	}
 }
 
-// running returns a function whose attempts run for these times and then fail. Further attempts run
-// for the last of these times.
+// The function `running` returns a function whose attempts run for these times and then fail.
+// Further attempts run for the last of these times.
 func running(times ...time.Duration) func(context.Context) error {
 	n := 0
 	return func(context.Context) error {
@@ -376,7 +376,7 @@ func TestEventsOfAHealthyAttempt(t *testing.T) {
 	})
 }
 
-// Next learns only from Took that the call begins anew.
+// Next knows only from the field Took that the call begins anew.
 func TestNextAfterAHealthyAttempt(t *testing.T) {
 	linear := retry.Policy{
 		MaxAttempts: 3, Backoff: retry.Linear(time.Second), Jitter: retry.FullJitter, MaxElapsed: time.Minute,

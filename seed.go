@@ -33,8 +33,8 @@ func SeedOf(key string) uint64 {
 	return max(1, mix(h, 0))
 }
 
-// seed draws the seed of a call. The result is never 0, because 0 means that no seed has been
-// drawn yet.
+// The method `seed` draws the seed of a call. The result is never 0, because 0 means that no seed
+// has been drawn yet.
 func (p *Policy) seed() uint64 {
 	if p.Source != nil {
 		return max(1, p.Source())
@@ -42,9 +42,9 @@ func (p *Policy) seed() uint64 {
 	return max(1, rand.Uint64())
 }
 
-// mix returns the n-th output of a splitmix64 generator with this seed. See Steele, Lea, Flood,
-// "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014). The constants are those of
-// Vigna's splitmix64.c.
+// The function `mix` returns the n-th output of a splitmix64 generator with this seed. See Steele,
+// Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (OOPSLA 2014). The constants are
+// those of Vigna's splitmix64.c.
 func mix(seed, n uint64) uint64 {
 	z := seed + n*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -85,8 +85,8 @@ func TestPrincipleStandardLibraryNoGoroutineNoRecoverNoGlobalState(t *testing.T)
 	}
 	require.Greater(t, len(ofRoot), 1)
 
-	// Besides the standard library, a package imports only the root and internal/, so its users get no
-	// other module. Commands and examples may import any package of this module.
+	// Besides the standard library, a package imports only the root and internal/, so users of the
+	// package get no other module. Commands and examples may import any package of this module.
 	t.Run("the standard library only", func(t *testing.T) {
 		more := map[string][]string{
 			"retryhttp": {modulePath + "/retrynet"}, "retrysql": {modulePath + "/retrynet"}, "retrycenkalti": {"github.com/cenkalti/backoff/v4"},
@@ -227,7 +227,7 @@ func TestExportedTypesAreNotThoseOfInternalPackages(t *testing.T) {
 	}
 }
 
-// clocks lists the functions that read the clock or wait, by their package.
+// The variable `clocks` lists the functions that read the clock or wait, by their package.
 var clocks = map[string][]string{
 	"time":                                   {"Now", "Since", "Until", "Sleep", "NewTimer", "After", "AfterFunc", "Tick", "NewTicker"},
 	"context":                                {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause", "AfterFunc"},
@@ -259,7 +259,7 @@ func clockUses(file *ast.File) (uses []string) {
 	return uses
 }
 
-// sources returns the files of the module by path, without tests.
+// The function `sources` returns the files of the module by path, without tests.
 func sources(t *testing.T) map[string]*ast.File {
 	files := map[string]*ast.File{}
 	require.NoError(t, filepath.WalkDir(".", func(name string, entry fs.DirEntry, err error) error {
@@ -282,7 +282,7 @@ func sources(t *testing.T) map[string]*ast.File {
 	return files
 }
 
-// imports returns the paths that a file imports.
+// The function `imports` returns the paths that a file imports.
 func imports(file *ast.File) (paths []string) {
 	for _, spec := range file.Imports {
 		paths = append(paths, strings.Trim(spec.Path.Value, `"`))
@@ -290,7 +290,8 @@ func imports(file *ast.File) (paths []string) {
 	return paths
 }
 
-// variable returns the name of the variable at the beginning of an expression, such as x in x.y[2].
+// The function `variable` returns the name of the variable at the beginning of an expression, such
+// as x in x.y[2].
 func variable(e ast.Expr) string {
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident:

@@ -80,16 +80,17 @@ func (e *PolicyError) Unwrap() error {
 	return e.also
 }
 
-// faults are the faults of a policy, in the order of its fields.
+// The type `faults` is a list of the faults of a policy, in the order of its fields.
 type faults []Finding
 
 // mostFaults is the largest number of faults that an error describes. Without this limit, the error
 // for a Schedule with a million wrong delays would list all of them.
 const mostFaults = 20
 
-// add adds a fault of a setting. `token` names the setting as in allNames, for example "MaxDelay".
-// `index` is the index of the value in a list, such as "[2]", or "" if the setting is not a list.
-// `advice` is a format string for package fmt. It says what to write instead of `value`.
+// The method `add` adds a fault of a setting. `token` names the setting as in allNames, for example
+// "MaxDelay". `index` is the index of the value in a list, such as "[2]", or "" if the setting is
+// not a list. `advice` is a format string for package fmt. It says what to write instead of
+// `value`.
 func (f *faults) add(token, index string, value any, advice string) {
 	if len(*f) >= mostFaults {
 		*f = append(*f, Finding{})
@@ -100,19 +101,19 @@ func (f *faults) add(token, index string, value any, advice string) {
 	*f = append(*f, fault)
 }
 
-// check adds a fault if the parameter `wrong` is true. The function is generic, because passing
-// each valid value as an interface would allocate.
+// The function `check` adds a fault if the parameter `wrong` is true. The function is generic,
+// because passing each valid value as an interface would allocate.
 func check[T any](f *faults, wrong bool, token string, value T, advice string) {
 	if wrong {
 		f.add(token, "", value, advice)
 	}
 }
 
-// named returns the first 20 faults. Any later element of f is an empty Finding, which only
-// counts a fault.
+// The method `named` returns the first 20 faults. Any later element of f is an empty Finding, which
+// only counts a fault.
 func (f faults) named() []Finding { return f[:min(mostFaults, len(f))] }
 
-// list returns the texts of the faults on one line.
+// The method `list` returns the texts of the faults on one line.
 func (f faults) list() string {
 	var texts []string
 	for _, fault := range f.named() {
@@ -129,8 +130,8 @@ const (
 	writeLeast    = "write 0 for never, or at least 1ms"
 )
 
-// faults returns the faults of p. It checks each field by itself. For a valid policy it allocates
-// nothing, because it is called for every decision.
+// The method `faults` returns the faults of p. It checks each field by itself. For a valid policy
+// it allocates nothing, because it is called for every decision.
 func (p *Policy) faults() (f faults) {
 	const count = "write how many, 0 for not set, or -1 for unlimited"
 	check(&f, p.MaxAttempts < Unlimited, "MaxAttempts", p.MaxAttempts, count)
@@ -167,7 +168,8 @@ func (p *Policy) faults() (f faults) {
 	return f
 }
 
-// fault returns a PolicyError that says why c is invalid. It returns nil if c is valid.
+// The method `fault` returns a PolicyError that says why c is invalid. It returns nil if c is
+// valid.
 func (c *Class) fault() error {
 	var f faults
 	check(&f, c.MaxAttempts < 0, "MaxAttempts", c.MaxAttempts,

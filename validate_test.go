@@ -173,7 +173,7 @@ func TestValidateCallsNoFunction(t *testing.T) {
 	}
 }
 
-// Validation errors can be compared with ==.
+// The errors of Validate can be compared with ==.
 func TestValidateErrorsCanBeCompared(t *testing.T) {
 	a, b := retry.Policy{MaxAttempts: -2}.Validate(), retry.Policy{MaxAttempts: -3}.Validate()
 	assert.NotPanics(t, func() { assert.False(t, a == b) })

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Permanent wraps err so that the operation is not retried. The call stops with
-// ReasonPermanent. If a call runs inside another call and the outer function returns the error,
-// the outer call stops too. The text of err is unchanged, and errors.Is and errors.As find err.
+// Permanent wraps err so that the operation is not retried. The call stops with ReasonPermanent. If
+// a call runs inside another call, and the function of the outer call returns this error, the outer
+// call stops too. The text of err is unchanged, and errors.Is and errors.As find err.
 // Permanent(nil) is nil.
 //
 // There is no function Retryable for the opposite. An error that is not Permanent is retried,
@@ -36,10 +36,10 @@ type unmadeError struct{ err error }
 func (e *unmadeError) Error() string { return e.err.Error() }
 func (e *unmadeError) Unwrap() error { return e.err }
 
-// IsPermanent reports whether [Permanent] has wrapped err or an error in its tree. It also returns
-// true for an [Error] with ReasonInvalid, such as the error of an invalid call inside the attempt.
-// [Policy.Next] reads errors in the same way. IsPermanent is for queues and for other code that
-// decides about retries without [Do].
+// IsPermanent reports whether [Permanent] has wrapped err, or an error that err wraps. It also
+// returns true for an [Error] with ReasonInvalid, such as the error of an invalid call inside the
+// attempt. [Policy.Next] reads errors in the same way. IsPermanent is for queues and for other code
+// that decides about retries without [Do].
 func IsPermanent(err error) bool {
 	return inspect(err).permanent
 }
@@ -49,15 +49,15 @@ type permanentError struct{ err error }
 func (e *permanentError) Error() string { return e.err.Error() }
 func (e *permanentError) Unwrap() error { return e.err }
 
-// After wraps err with d, the wait that a server asked for. The delay is then at least d. If d
-// is longer than MaxRetryAfter, the call stops with ReasonRetryAfter. If d is zero or less, it
-// has no effect. After(d, nil) is nil. An error with a method RetryAfter() time.Duration works
-// in the same way. If several errors in a tree ask for a wait, the outermost error applies.
+// After wraps err with d, the wait that a server asked for. The delay is then at least d. If d is
+// longer than MaxRetryAfter, the call stops with ReasonRetryAfter. A d of zero or less has no
+// effect. After(d, nil) is nil. An error with a method RetryAfter() time.Duration works in the same
+// way. If several errors in a tree ask for a wait, the wait of the outermost of them applies.
 //
-// Without a Jitter, the delay is d, or the delay of the curve if the curve is longer. With a
+// Without a Jitter, the delay is d, or the delay of the curve if this delay is longer. With a
 // Jitter, the delay is drawn from a window that starts at d, so that clients do not return
-// together. This window is as wide as the jitter window of d, but not wider than MaxDelay. For
-// a d of 1m, FullJitter gives delays of up to 2m, and Proportional(0.2) of up to 1m24s.
+// together. This window is as wide as the jitter window of d, but not wider than MaxDelay. For a d
+// of 1m, FullJitter gives delays of up to 2m, and Proportional(0.2) of up to 1m24s.
 //
 // If a call has time for d itself, the jitter that is added to d never makes the delay too long
 // for the call. If MaxElapsed comes before the end of the window, the window ends at MaxElapsed.
@@ -114,9 +114,10 @@ type (
 	iser         interface{ Is(error) bool }
 )
 
-// inspect returns what the tree of err means for a call. It visits the errors in the order of
-// errors.As. It does not use errors.As, which would move its target to the heap, and whose
-// reflection would double the stack of a waiting call.
+// inspect searches err and all errors that err wraps. It returns what these errors ask of a call,
+// such as no retry, or a wait. It visits the errors in the order of errors.As. It does not use
+// errors.As, which would move its target to the heap, and whose reflection would double the stack
+// of a waiting call.
 func inspect(err error) (in inspected) {
 	switch err.(type) {
 	case retryAfterer, asker, wrapper, multiWrapper, timeouter, iser:
@@ -134,9 +135,9 @@ type inspected struct {
 	retryAfter time.Duration
 }
 
-// `read` inspects the tree of err. The parameter `timedOut` is true if an error that wraps err is a
-// timeout or the end of a context. The parameter `inner` is true if err is in the Error of a call
-// inside this call.
+// The method `read` inspects err and all errors that err wraps. The parameter `timedOut` is true if
+// an error that wraps err is a timeout or the end of a context. The parameter `inner` is true if
+// err is in the Error of a call inside this call.
 func (in *inspected) read(err error, timedOut, inner bool) {
 	for {
 		switch e := err.(type) {
@@ -182,7 +183,8 @@ func (in *inspected) read(err error, timedOut, inner bool) {
 	}
 }
 
-// isEnd reports whether err itself, without its tree, is a timeout or the end of a context.
+// isEnd reports whether err itself, without the errors that it wraps, is a timeout or the end of a
+// context.
 func isEnd(err error) bool {
 	if err == context.Canceled || err == context.DeadlineExceeded {
 		return true
@@ -194,8 +196,8 @@ func isEnd(err error) bool {
 	return ok && (e.Is(context.Canceled) || e.Is(context.DeadlineExceeded))
 }
 
-// ask inspects the errors that only the method As of err finds, because the method Unwrap of err
-// does not return them.
+// The method `ask` inspects the errors that only the method As of err finds, because the method
+// Unwrap of err does not return them.
 func (in *inspected) ask(err asker) {
 	var e *Error
 	if err.As(&e) {

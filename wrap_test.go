@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry"
 )
 
-// These types carry an error in different ways.
+// These types contain an error in different ways.
 type (
 	wrapsOne  struct{ err error }
 	wrapsMany []error

@@ -55,8 +55,8 @@ func audit(
 		faults, len(keys), len(keys)-dead, dead, len(letters)-dead, total, cut, twice)
 }
 
-// The function `repeated` returns a text if the runs show that a job was in the queue twice.
-// Otherwise it returns "".
+// If the runs of a job show that the job was in the queue twice, the function `repeated` returns a
+// text that says so. Otherwise it returns "".
 func repeated(runs []run) string {
 	for i, r := range runs[min(1, len(runs)):] {
 		switch before := runs[i]; {

@@ -18,7 +18,7 @@ func TestExample(t *testing.T) {
 	})
 }
 
-// A queue keeps its jobs in memory. The adapter of a real queue would be its own package.
+// A queue keeps its jobs in memory. The adapter of a real queue would be a package of its own.
 type queue struct {
 	mu      sync.Mutex
 	waiting map[string]waiting
@@ -26,13 +26,14 @@ type queue struct {
 	dead    map[string]retryjob.DeadLetter
 }
 
-// A waiting job is due again at the time `due`. Its Attempt counts its deliveries.
+// The type `waiting` is a job that is due at the time in the field `due`. The field Attempt of the
+// job counts its deliveries.
 type waiting struct {
 	job retryjob.Job
 	due time.Time
 }
 
-var queues sync.Map // by name
+var queues sync.Map // the open queues, by their names
 
 func open(_ context.Context, name string) (jobtest.Queue, error) {
 	q, _ := queues.LoadOrStore(name, &queue{
@@ -68,7 +69,7 @@ func (q *queue) Work(
 	return nil
 }
 
-// claim delivers a job that is due, and counts the attempt before it runs.
+// The method `claim` delivers a job that is due. It counts the attempt before the attempt runs.
 func (q *queue) claim() (job retryjob.Job, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -88,7 +89,7 @@ func (q *queue) claim() (job retryjob.Job, ok bool) {
 	return job, false
 }
 
-// settle stores the outcome of an attempt.
+// The method `settle` stores the outcome of an attempt.
 func (q *queue) settle(job retryjob.Job, o retryjob.Outcome) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -114,7 +114,7 @@ func startHere(e Engine) starter {
 			close(p.exited)
 		})
 		p.end = func() error {
-			synctest.Wait() // without this, its goroutines would go on at this virtual time
+			synctest.Wait() // otherwise the worker's goroutines would still run at this virtual time
 			q.die()
 			return nil
 		}
@@ -192,7 +192,7 @@ func TestAuditSeesFaults(t *testing.T) {
 	assert.Equal(t, []string{"it is lost"}, auditJob(nil, retryjob.DeadLetter{}, false, true), "planted, and lost")
 }
 
-// If another process is just writing the last line, the next call reads this line.
+// readRuns ignores a last line that another process is still writing.
 func TestReadingALineThatIsBeingWritten(t *testing.T) {
 	j, err := openJournal(t.TempDir())
 	require.NoError(t, err)
@@ -412,7 +412,7 @@ func TestTheEngineIsChecked(t *testing.T) {
 	}
 }
 
-// An adapter may refuse a policy without a limit, as retryjob.Policies do.
+// An adapter may refuse a policy without a limit, as retryjob.Policies does.
 func TestNoPolicyOfTheTableIsRefused(t *testing.T) {
 	for _, r := range table(engine(flaws{})) {
 		_, err := retryjob.NewPolicies("adapter", r.policy)

@@ -84,7 +84,7 @@ type redriveTest struct {
 	queue   Redriver
 	keys    []string                       // the keys of the jobs
 	letters map[string]retryjob.DeadLetter // by job key: its dead letter before the first Redrive
-	kept    int                            // the number of dead letters that the Filter leaves out
+	kept    int                            // the number of dead letters that the Filter does not select
 	forged  int                            // the number of forged dead letters
 	stopped map[string]bool                // the keys of the jobs that an Operator has stopped
 	journal *journal
@@ -332,8 +332,8 @@ func bury(t *testing.T, ctx context.Context, q Queue, jobs int) map[string]retry
 	return letters
 }
 
-// redriver is the key of those entries of the journal that are about a process that calls Redrive.
-// All other entries have the key of a job.
+// An entry of the journal about a process that calls Redrive has the key in the constant
+// `redriver`. All other entries have the key of a job.
 const redriver = "redriver"
 
 // The method `redrive` moves dead letters until its process is killed. It pauses after each dead

@@ -171,9 +171,9 @@ func errorRows(e Engine) []row {
 			return &retry.Class{MaxDelay: -1} //retry:vet-ignore policyliteral the row tests this Class
 		}
 	})
-	// The first failure has no class, and the second failure has the class slow. If the queue does not
-	// store a count for each class, both failures count for the class slow, and the limit of 2 for
-	// this class is reached.
+	// The first failure has no class, and the second failure has the class "slow". If the queue does
+	// not store a count for each class, both failures count for the class "slow", and the limit of 2
+	// for this class is reached.
 	counted := row{
 		name: "a class with a count of its own", policy: three(u, func(p *retry.Policy) {
 			p.MaxAttempts, p.Classify = 5, func(err error) *retry.Class {

@@ -21,7 +21,7 @@ import (
 // A Server is a server that runs as a process of its own. It runs until the end of the test that
 // has started it.
 type Server struct {
-	Address string // host and port
+	Address string // the host and the port of the server
 	Config  string // the path of the configuration file, which Start reads; "" except for RabbitMQ
 
 	t       testing.TB

@@ -1,7 +1,7 @@
 // Budgets simulates processes that call a database according to retry.Default with a Budget. After
-// an outage the database should recover. In a blip, which is a short outage, no call should be
-// lost. This program prints the two tables of docs/budget.md. The default Budget of retryhttp,
-// retrygrpc and retryconnect was chosen with these tables.
+// an outage the database should recover. In a blip, which is a short outage, no call should fail.
+// This program prints the two tables of docs/budget.md. The default Budget of retryhttp, retrygrpc
+// and retryconnect was chosen with these tables.
 //
 //	go run .         # outages: ten minutes of CPU
 //	go run . -blips  # half a minute of CPU
@@ -42,7 +42,8 @@ var (
 	}
 )
 
-// system returns a system of processes that call a database. The events begin after a minute.
+// The function `system` returns a system of processes that call a database. The events begin after
+// a minute.
 func system(
 	rate float64, processes int, b *retry.Budget, db retrysim.Service, events ...retrysim.Trigger,
 ) retrysim.System {
@@ -63,11 +64,11 @@ func system(
 	}
 }
 
-// database is a service that can answer 300 requests a second.
+// The variable `database` is a service that can answer 300 requests a second.
 var database = retrysim.Service{Workers: 30, Work: 100 * time.Millisecond}
 
-// outage returns a system with one event after a minute. The parameter `load` is the share of
-// capacity that the usual calls use.
+// The function `outage` returns a system with one event after a minute. The parameter `load` is the
+// share of capacity that the usual calls use.
 func outage(load float64, processes int, b *retry.Budget, event retrysim.Trigger) retrysim.System {
 	event.Service = "db"
 	s := system(load*capacity, processes, b, database, event)
@@ -128,7 +129,7 @@ var blips = []blip{
 	},
 }
 
-// lost returns the number of calls that fail, as the mean of ten runs.
+// The method `lost` returns the number of calls that fail, as the mean of ten runs.
 func (b blip) lost(processes int, budget *retry.Budget) int {
 	const seeds = 10
 	times := 1
@@ -190,8 +191,8 @@ var herds = []herd{
 	},
 }
 
-// lost makes ten runs. It returns the mean number of calls that fail, and the number of runs in
-// which the database has not recovered after ten minutes.
+// The method `lost` makes ten runs. It returns the mean number of calls that fail, and the number
+// of runs in which the database has not recovered after ten minutes.
 func (h herd) lost(processes int, b *retry.Budget) (lost, down int) {
 	const seeds = 10
 	rate := h.load * capacity
@@ -217,11 +218,11 @@ func (h herd) lost(processes int, b *retry.Budget) (lost, down int) {
 	return (lost + seeds/2) / seeds, down
 }
 
-// layers simulates three services that call one another, and a database that the last service
-// calls. It returns the number of requests to the database for each call to the first service. Each
-// service has its own Budget. The load is four fifths of the capacity of the database. The database
-// hangs for two seconds. layers counts the requests and calls of these two seconds and of the ten
-// seconds after them.
+// The function `layers` simulates three services that call one another, and a database that the
+// last service calls. It returns the number of requests to the database for each call to the first
+// service. Each service has its own Budget. The load is four fifths of the capacity of the
+// database. The database hangs for two seconds. The function counts the requests and calls of these
+// two seconds and of the ten seconds after them.
 func layers(processes int, b *retry.Budget) float64 {
 	service := func(rate float64, to string, timeout time.Duration) retrysim.Service {
 		p := retry.Default()
@@ -258,7 +259,7 @@ func layers(processes int, b *retry.Budget) float64 {
 	return float64(requests) / float64(calls)
 }
 
-// run simulates a system.
+// The function `run` simulates a system.
 func run(s retrysim.System, seed uint64) retrysim.Result {
 	r, err := retrysim.Run(s, seed)
 	if err != nil {
@@ -274,8 +275,8 @@ type row struct {
 	budget *retry.Budget
 }
 
-// newRow returns the row of a Budget. The parameters `refill` and `remember` are in seconds. The
-// parameter `grace` is in tenths of a second.
+// newRow returns the row of a Budget. The parameters `refill` and `remember` are numbers of
+// seconds, and `grace` is a number of tenths of a second.
 func newRow(name string, size int, ratio float64, refill, remember, grace int) row {
 	return row{name, &retry.Budget{
 		Size: size, Ratio: ratio, RefillEvery: time.Duration(refill) * time.Second,
@@ -298,9 +299,9 @@ var (
 	}
 )
 
-// outages returns one line of the table of outages: the line for the Budget of r. The cells contain
-// the number of outages from which the database has not recovered after ten minutes. The last cells
-// are the cells that the method `price` returns.
+// The method `outages` returns one line of the table of outages: the line for the Budget of r. The
+// cells contain the number of outages from which the database has not recovered after ten minutes.
+// The last cells are the cells that the method `price` returns.
 func (r row) outages() string {
 	line := "| " + r.name
 	for _, n := range processes {
@@ -320,10 +321,10 @@ func (r row) outages() string {
 	return line + r.price() + " |"
 }
 
-// price returns the last cells in the line of r. They show what the Grace of the Budget costs. A
-// herd is a group of 1,000 calls that come at about the same time. For each herd, one cell has the
-// number of lost calls. The last cell has the number of requests that the database gets for each
-// call through three layers of services.
+// The method `price` returns the last cells in the line of r. They show what the Grace of the
+// Budget costs. A herd is a group of 1,000 calls that come at about the same time. For each herd,
+// one cell has the number of calls that fail. The last cell has the number of requests that the
+// database gets for each call through three layers of services.
 func (r row) price() (line string) {
 	for _, h := range herds {
 		var lost []string
@@ -344,8 +345,8 @@ func (r row) price() (line string) {
 	return line + " | " + strings.Join(requests, ", ")
 }
 
-// lost returns one line of the table of blips, which are short outages: the line for the Budget of
-// r. The cells contain the number of calls that fail.
+// The method `lost` returns one line of the table of blips, which are short outages: the line for
+// the Budget of r. The cells contain the number of calls that fail.
 func (r row) lost() string {
 	line := "| " + r.name
 	for _, b := range blips {
@@ -359,7 +360,7 @@ func (r row) lost() string {
 }
 
 func main() {
-	short := flag.Bool("blips", false, "print the table of blips")
+	short := flag.Bool("blips", false, "print only the table of blips, which are short outages")
 	flag.Parse()
 	line, head := row.outages,
 		"| budget of each process |"+

@@ -36,8 +36,8 @@ func TestBudgets(t *testing.T) {
 
 var remembers = rows[3] // the default Budget of a target without its Grace
 
-// With noise, and in repeated blips, a Budget with a Grace loses no more calls than a Budget without
-// a Grace.
+// With noise, and in repeated blips, a Budget with a Grace loses no more calls than a Budget
+// without a Grace.
 func TestGraceLosesNoMoreThanRemember(t *testing.T) {
 	for _, b := range blips[6:] {
 		for _, n := range processes[:3] {

@@ -58,8 +58,8 @@ func run(path string, environ func() []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// load reads the configuration. It checks the policies at the end, because a file and the
-// environment may set different keys of one policy.
+// The function `load` reads the configuration. It checks the policies at the end, because a file
+// and the environment may set different keys of one policy.
 func load(path string, environ func() []string) (*Config, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
@@ -97,9 +97,9 @@ func load(path string, environ func() []string) (*Config, error) {
 	return config, nil
 }
 
-// variable returns the key of the configuration that an environment variable sets, and the value
-// of this key. If the value is valid JSON, such as true, a number or an object, variable decodes
-// it. Any other value is a text.
+// The function `variable` returns the key of the configuration that an environment variable sets,
+// and the value of this key. If the value is valid JSON, such as true, a number or an object, the
+// function decodes this JSON. Any other value is a text.
 func variable(name, text string) (key string, value any) {
 	key = strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, "ORDERS_")), "__", ".")
 	if json.Unmarshal([]byte(text), &value) != nil {

@@ -19,7 +19,8 @@ import (
 
 // A dialect contains what differs between SQLite and PostgreSQL.
 type dialect struct {
-	// now is an SQL expression for the present time of the database's clock, in microseconds since
+	// The field `now` is an SQL expression for the present time of the database's clock, in
+	// microseconds since
 	// 1970. The time does not change within a statement.
 	now string
 
@@ -101,16 +102,16 @@ func openTemporary(
 	}, nil
 }
 
-// transient reports whether the next attempt may succeed after an error of the database. It returns
-// true for the errors that retrysql.Transient accepts, for a locked file of SQLite, and for a
-// deadline that has passed. Deadlines are transient because the worker gives each SQL statement a
-// deadline of its own.
+// The function `transient` reports whether the next attempt may succeed after an error of the
+// database. It returns true for the errors that retrysql.Transient accepts, for a locked file of
+// SQLite, and for a deadline that has passed. Deadlines are transient because the worker gives each
+// SQL statement a deadline of its own.
 func transient(err error) bool {
 	return retrysql.Transient(err) || errors.Is(err, context.DeadlineExceeded) || busy(err)
 }
 
-// busy reports whether err says that the file of SQLite was locked. In this case the statement had
-// no effect.
+// The function `busy` reports whether err says that the file of SQLite was locked. In this case the
+// statement had no effect.
 func busy(err error) bool {
 	const code = 5 // SQLITE_BUSY; extended codes contain it in the low byte
 	var e *sqlite.Error

@@ -42,9 +42,9 @@ func (q *Queue) DeadLetters(ctx context.Context) ([]DeadLetter, error) {
 	return letters, rows.Err()
 }
 
-// setPending makes a dead letter runnable again. It increments the column requeues, because
-// requeues and the column attempts together identify a claim. Without this increment, a worker with
-// an old claim of attempt 1 could write its result for the new attempt 1.
+// setPending makes a dead letter runnable again. It increments the column `requeues`, because the
+// columns `requeues` and `attempts` together identify a claim. Without this increment, a worker
+// with an old claim of attempt 1 could write its result for the new attempt 1.
 const setPending = "status = 'PENDING', first_run_at = NULL, dead_letter = NULL, " +
 	"last_error = NULL, requeues = requeues + 1"
 

@@ -82,7 +82,7 @@ func run(ctx context.Context, out io.Writer, url string) (err error) {
 	return requeueDave(ctx, out, queue, &post)
 }
 
-// enqueue creates the table and adds the jobs.
+// The function `enqueue` creates the table and adds the jobs.
 func enqueue(ctx context.Context, queue *Queue) error {
 	if err := queue.Create(ctx); err != nil {
 		return err
@@ -184,8 +184,9 @@ func waitUntilDone(ctx context.Context, queue *Queue) error {
 	})
 }
 
-// explain prints the log, sorted by jobs, and checks every decision in the log against the policy.
-// Two workers have written the log, so explain first sorts the events by time.
+// The function `explain` prints the log, sorted by jobs, and checks every decision in the log
+// against the policy. Two workers have written the log, so the function first sorts the events by
+// time.
 func explain(
 	out io.Writer, log []retrylog.Record, policy retry.Policy, limits map[string]int,
 ) error {

@@ -37,9 +37,9 @@ CREATE TABLE IF NOT EXISTS jobs (
 CREATE INDEX IF NOT EXISTS jobs_due ON jobs (COALESCE(lease_until, run_at), id)
 	WHERE status IN ('PENDING', 'RUNNING')`
 
-// claim is the statement that claims a job. It claims the job that has been due for the longest
-// time. If no such job is due, it claims a job whose run_at is NULL. It increments the column
-// attempts before the attempt is made, so an attempt counts even if its worker dies.
+// The constant `claim` is the statement that claims a job. It claims the job that has been due for
+// the longest time. If no such job is due, it claims a job whose run_at is NULL. It increments the
+// column `attempts` before the attempt is made, so an attempt counts even if its worker dies.
 const claim = `
 UPDATE jobs SET
 	status       = 'RUNNING',
@@ -92,8 +92,8 @@ func (q *Queue) Create(ctx context.Context) error {
 	return err
 }
 
-// exec executes a statement. It may wait for a locked SQLite file until ctx ends, so do not use it
-// for a statement that must end before a lease ends.
+// The method `exec` executes a statement. It may wait for a locked SQLite file until ctx ends, so
+// do not use it for a statement that must end before a lease ends.
 func (q *Queue) exec(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	return retry.DoValue(ctx, retry.Policy{
 		MaxRetries: retry.Unlimited,
@@ -148,7 +148,7 @@ func (q *Queue) Claim(ctx context.Context, lease time.Duration) (*Job, error) {
 		return nil, err
 	}
 	j.ClaimedAt, j.FirstRunAt = time.UnixMicro(now), time.UnixMicro(first)
-	_ = json.Unmarshal(classes, &j.Classes) // with invalid JSON, no failures are counted
+	_ = json.Unmarshal(classes, &j.Classes) // invalid JSON: earlier failures count for no class
 	return &j, nil
 }
 
@@ -178,7 +178,7 @@ func (q *Queue) Fail(
 }
 
 // GiveBack returns a claimed job to the queue without counting the attempt. The job may run again
-// now. GiveBack increments the column requeues, because the next claim has the same number of
+// now. GiveBack increments the column `requeues`, because the next claim has the same number of
 // attempts. Otherwise a GiveBack that is executed twice could end the claim of another worker.
 func (q *Queue) GiveBack(ctx context.Context, j *Job, interrupted error) error {
 	return q.update(ctx, j, "status = 'PENDING', last_error = $1, attempts = attempts - 1, "+
@@ -204,15 +204,15 @@ func jsonOf(value any) string {
 	return string(text)
 }
 
-// text returns the text of an error in a form that PostgreSQL can store. PostgreSQL refuses a NUL
-// and text that is not UTF-8. A job whose error cannot be stored would never end.
+// The function `text` returns the text of an error in a form that PostgreSQL can store. PostgreSQL
+// refuses a NUL and text that is not UTF-8. A job whose error cannot be stored would never end.
 func text(err error) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(fmt.Sprint(err), "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// wait returns a delay in microseconds. If the delay is 0 or below, it returns NULL, so that a job
-// without a delay runs even if the clock is set back. wait adds one tick of the clock, because the
-// clock may be slow by up to a tick, and a job must not run early.
+// The method `wait` returns a delay in microseconds. If the delay is 0 or below, it returns NULL,
+// so that a job without a delay runs even if the clock is set back. The method adds one tick of the
+// clock, because the clock may be slow by up to a tick, and a job must not run early.
 func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	if delay > 0 {
 		us = sql.NullInt64{Int64: (delay + q.tick + time.Microsecond - 1).Microseconds(), Valid: true}
@@ -220,8 +220,8 @@ func (q *Queue) wait(delay time.Duration) (us sql.NullInt64) {
 	return us
 }
 
-// update changes the row of a claimed job. It returns ErrLost if the worker no longer holds the
-// claim.
+// The method `update` changes the row of a claimed job. It returns ErrLost if the worker no longer
+// holds the claim.
 func (q *Queue) update(ctx context.Context, j *Job, set string, args ...any) error {
 	n := len(args)
 	query := fmt.Sprintf("UPDATE jobs SET %s WHERE id = $%d AND attempts = $%d "+
@@ -247,7 +247,7 @@ func (q *Queue) Open(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// change executes a statement. It reports whether the statement has changed a row.
+// The method `change` executes a statement. It reports whether the statement has changed a row.
 func (q *Queue) change(ctx context.Context, query string, args ...any) (bool, error) {
 	result, err := q.exec(ctx, query, args...)
 	if err != nil {

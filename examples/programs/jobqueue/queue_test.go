@@ -39,7 +39,7 @@ func TestClaim(t *testing.T) {
 		name     string
 		status   string
 		attempts int
-		runAt    time.Duration // counted from now; never means NULL
+		runAt    time.Duration // the time from now to run_at; `never` means that run_at is NULL
 		lease    time.Duration
 		claimed  bool
 		died     bool
@@ -76,8 +76,8 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// The job that has been due for the longest time is claimed first. Jobs without a time come last. Of
-// equal jobs, the first by id is claimed first.
+// The job that has been due for the longest time is claimed first. Jobs without a time come last.
+// Of equal jobs, the first by id is claimed first.
 func TestClaimOrder(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		for _, r := range []struct {
@@ -111,8 +111,8 @@ var writes = map[string]func(*Queue, context.Context, *Job) error{
 }
 
 // The lease expires while the job runs, and another worker claims the job. Then each result of the
-// first worker is refused. Each result is also refused if the job has become a dead letter, has been
-// requeued with all its attempts, and is in its first attempt again.
+// first worker is refused. Each result is also refused if the job has become a dead letter, has
+// been requeued with all its attempts, and is in its first attempt again.
 func TestLateResult(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		refuses := func(late *Job) {
@@ -142,8 +142,8 @@ func TestLateResult(t *testing.T) {
 	})
 }
 
-// After an attempt that does not count, the next claim has the same attempt number. Then each result
-// of the first worker is refused, even a GiveBack whose answer was lost.
+// After an attempt that does not count, the next claim has the same attempt number. Then each
+// result of the first worker is refused, even a GiveBack whose answer was lost.
 func TestLateResultAfterGiveBack(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 1)

@@ -27,7 +27,7 @@ type server struct {
 	place   string // the schema of PostgreSQL, or the file of SQLite
 }
 
-// connect opens the database again, as another process would.
+// The method `connect` opens the database again, as another process would.
 func (s server) connect() (*sql.DB, error) {
 	if s.url == "" {
 		return openSQLite(s.place)
@@ -70,7 +70,7 @@ func postgresServer(t *testing.T) server {
 
 func postgresURL(t *testing.T) string { return servers.Shared(t, "RETRY_TEST_POSTGRES") }
 
-// A bench is a queue in a synctest bubble, whose database has the bubble's clock.
+// A bench is a queue in a synctest bubble. The database of the queue uses the clock of the bubble.
 type bench struct {
 	*testing.T
 	server
@@ -98,12 +98,13 @@ func inBubble(t *testing.T, policy retry.Policy, test func(*bench)) {
 	})
 }
 
-// An around is called in place of each statement. It executes the statement with do.
+// An around is a function that is called in place of each statement. It calls `do` to execute the
+// statement.
 type around func(ctx context.Context, query string, do func(query string) error) error
 
 func untouched(_ context.Context, query string, do func(string) error) error { return do(query) }
 
-// through returns db, with f called in place of each statement.
+// The function `through` returns a database like db, which calls f in place of each statement.
 func through(t *testing.T, db *sql.DB, f around) *sql.DB {
 	t.Helper()
 	outer := sql.OpenDB(connector{db, f})
@@ -178,7 +179,7 @@ func (b *bench) enqueue(id, payload string, maxAttempts int) {
 	require.NoError(b, b.queue.Enqueue(b.Context(), id, payload, maxAttempts, 0))
 }
 
-// claim claims the next job. It returns nil if no job is due.
+// The method `claim` claims the next job. It returns nil if no job is due.
 func (b *bench) claim() *Job {
 	b.Helper()
 	job, err := b.queue.Claim(b.Context(), time.Minute)
@@ -186,7 +187,7 @@ func (b *bench) claim() *Job {
 	return job
 }
 
-// worker returns a worker of the queue of b. A test may change its fields.
+// The method `worker` returns a worker for the queue of b. A test may change its fields.
 func (b *bench) worker(run func(context.Context, *Job) error) *Worker {
 	return &Worker{Queue: b.queue, Run: run, Lease: time.Minute, Poll: time.Hour}
 }
@@ -221,10 +222,10 @@ func (b *bench) row(id string) (r row) {
 	return r
 }
 
-// never means NULL in place of a time.
+// The constant `never` is the number that the tests use for a time that is NULL.
 const never = math.MinInt64
 
-// at returns the time d after start as a value of the database.
+// The method `at` returns the time that is d after the start of b, as a value of the database.
 func (b *bench) at(d time.Duration) sql.NullInt64 {
 	if d == never {
 		return sql.NullInt64{}

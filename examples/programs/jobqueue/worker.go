@@ -89,8 +89,8 @@ func (w *Worker) claim(ctx context.Context) (*Job, error) {
 	return w.Queue.Claim(ctx, w.Lease)
 }
 
-// execute makes one attempt at a claimed job and writes the result. It renews the lease until the
-// result is written.
+// The method `execute` makes one attempt at a claimed job and writes the result. It renews the
+// lease until the result is written.
 func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	claimed := time.Now()
 	running, end := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -121,14 +121,14 @@ func (w *Worker) execute(ctx context.Context, job *Job) (err error) {
 	return err
 }
 
-// keep renews the lease of a job until ctx ends. If the lease is lost, keep returns the reason. If
-// a job still runs when the time AttemptTimeout + w.Lease has passed, keep stops renewing the
-// lease. Then another worker can claim the job.
+// The method `keep` renews the lease of a job until ctx ends. If the lease is lost, `keep` returns
+// the reason. If a job still runs when the time AttemptTimeout + w.Lease has passed, `keep` stops
+// renewing the lease. Then another worker can claim the job.
 //
-// If a renewal fails, keep returns before the lease ends. The claim takes at most 1/8 of the lease.
-// A renewal begins after 1/3 of the lease. The renewal is attempted for another 1/3 of the lease,
-// and its last attempt takes at most 1/6 of the lease. The sum of these times is less than the
-// lease.
+// If a renewal fails, `keep` returns before the lease ends. The claim takes at most 1/8 of the
+// lease. A renewal begins after 1/3 of the lease. The renewal is attempted for another 1/3 of the
+// lease, and its last attempt takes at most 1/6 of the lease. The sum of these times is less than
+// the lease.
 func (w *Worker) keep(ctx context.Context, job *Job) error {
 	if timeout := w.Queue.policy.AttemptTimeout; timeout > 0 {
 		var cancel context.CancelFunc
@@ -152,10 +152,10 @@ func (w *Worker) keep(ctx context.Context, job *Job) error {
 	}
 }
 
-// write writes the result of an attempt. An attempt is interrupted if this worker stops or has lost
-// the lease. Then the job does not become a dead letter. If the worker stops, the attempt does not
-// count. If only the lease was lost, the attempt counts. If it did not count, a job that hangs
-// until its lease is lost would run forever.
+// The method `write` writes the result of an attempt. An attempt is interrupted if this worker
+// stops or has lost the lease. Then the job does not become a dead letter. If the worker stops, the
+// attempt does not count. If only the lease was lost, the attempt counts. Without this count, a job
+// that hangs until its lease is lost would be run again forever.
 func (w *Worker) write(
 	ctx context.Context, job *Job, o retryjob.Outcome, letter retryjob.DeadLetter, stops bool,
 ) error {
@@ -182,7 +182,8 @@ func (w *Worker) write(
 	return err
 }
 
-// statement returns the policy for an SQL statement that must end before the lease ends.
+// The method `statement` returns the policy for an SQL statement that must end before the lease
+// ends.
 func (w *Worker) statement() retry.Policy {
 	return retry.Policy{
 		MaxRetries:     retry.Unlimited,

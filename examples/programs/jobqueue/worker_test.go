@@ -35,7 +35,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 	})
 }
 
-// If the claim of a job is lost, its context ends, and its result is refused.
+// If the claim of a job is lost, the context of the job ends, and the result of the job is refused.
 func TestLostClaimEndsJob(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 0)
@@ -77,8 +77,8 @@ func TestLostLeaseCounts(t *testing.T) {
 	})
 }
 
-// If a job goes on after its AttemptTimeout, another worker can claim the job, after the last renewed
-// lease has ended.
+// If a job goes on after its AttemptTimeout, another worker can claim the job, after the last
+// renewed lease has ended.
 func TestHungJob(t *testing.T) {
 	timed := ticket4
 	timed.AttemptTimeout = 10 * time.Minute
@@ -102,7 +102,8 @@ func TestHungJob(t *testing.T) {
 	})
 }
 
-// A job may go on for Grace. Then the worker gives the job back uncounted, even in its last attempt.
+// A job may go on for Grace. Then the worker gives the job back without counting the attempt, even
+// in its last attempt.
 func TestGrace(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("job", "", 1)
@@ -120,8 +121,8 @@ func TestGrace(t *testing.T) {
 	})
 }
 
-// The end of the worker's context does not interrupt a claim, because the attempt of the claim would
-// be lost. The worker lets this job end, and claims no other job.
+// The end of the worker's context does not interrupt a claim. Otherwise an attempt could be counted
+// without being made. The worker lets this job end, and claims no other job.
 func TestWorkEnds(t *testing.T) {
 	inBubble(t, ticket4, func(b *bench) {
 		b.enqueue("first", "", 0)

@@ -15,7 +15,7 @@ type chart struct {
 	series []series
 }
 
-// An axis goes from min to max. If log is true, the axis is logarithmic.
+// An axis goes from min to max. If the field `log` is true, the axis is logarithmic.
 type axis struct {
 	label    string
 	min, max float64
@@ -38,7 +38,8 @@ const (
 // Okabe and Ito, "Color Universal Design" (2008).
 var colors = []string{"#d55e00", "#0072b2", "#009e73", "#cc79a7"}
 
-// svg returns c as a picture. The gray of its text and lines is visible on white and on black.
+// The method `svg` returns c as a picture. The gray of its text and lines is visible on white and
+// on black.
 func (c chart) svg() []byte {
 	var b bytes.Buffer
 	text := func(x, y float64, attributes, s string) {
@@ -88,7 +89,7 @@ func (c chart) vertical(y float64) float64 {
 	return height - bottom - c.y.share(y)*(height-top-bottom)
 }
 
-// share returns the position of v on the axis, from 0 to 1.
+// The method `share` returns the position of v on the axis, from 0 to 1.
 func (a axis) share(v float64) float64 {
 	v = min(max(v, a.min), a.max)
 	if a.log {
@@ -97,8 +98,8 @@ func (a axis) share(v float64) float64 {
 	return (v - a.min) / (a.max - a.min)
 }
 
-// ticks returns the values that are printed at an axis. On a logarithmic axis, these are the powers
-// of ten. Any other axis has five values at equal distances.
+// The method `ticks` returns the values that are printed at an axis. On a logarithmic axis, these
+// are the powers of ten. Any other axis has five values at equal distances.
 func (a axis) ticks() []float64 {
 	var ticks []float64
 	if a.log {

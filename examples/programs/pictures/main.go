@@ -49,8 +49,8 @@ func run(w io.Writer, dir string) error {
 	return nil
 }
 
-// table prints a title and a table. It calls `rows`, which must write the rows of the table with a
-// tab after each cell.
+// The function `table` prints a title and a table. It calls `rows`, which must write the rows of
+// the table with a tab after each cell.
 func table(w io.Writer, title string, rows func(w io.Writer)) {
 	fmt.Fprintf(w, "%s\n\n", title)
 	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', tabwriter.AlignRight)

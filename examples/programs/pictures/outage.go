@@ -8,8 +8,8 @@ import (
 	"github.com/goretry/retry/retrysim"
 )
 
-// system describes a database that can answer 300 requests a second, and gets 280. After 20
-// seconds, its workers hang for 10 seconds.
+// The constant `system` describes a database that can answer 300 requests a second, and gets 280.
+// After 20 seconds, its workers hang for 10 seconds.
 const system = `{
 	"services": {
 		"web": {"rate": "280/s", "clients": %d, "calls": [{"to": "db", "timeout": "1s", %s}]},
@@ -30,8 +30,8 @@ type rescue struct {
 
 const once = `"retry": {"max_attempts": 2}`
 
-// simulateRescues simulates the outage once with each of the rescues in the list `all`. It returns
-// the rescues with their answers.
+// simulateRescues simulates the outage once with each of the rescues in the list `all`. It stores
+// the result of each simulation in the field `answer` of the rescue, and returns the list.
 func simulateRescues(runs int, duration string) ([]rescue, error) {
 	const jitter = `"retry": {"max_attempts": 2, "jitter": "full", ` +
 		`"backoff": {"type": "fixed", "base": "10s"}}`
@@ -70,9 +70,9 @@ const (
 	maxRate                    = 800.0
 )
 
-// draw returns a picture that shows the runs in two columns. For each run it shows the requests to
-// the database and the calls that succeed. The gray is visible on white and on black. Color-blind
-// people can distinguish the colors.
+// The function `draw` returns a picture that shows the runs in two columns. For each run it shows
+// the requests to the database and the calls that succeed. The gray is visible on white and on
+// black. Color-blind people can distinguish the colors.
 func draw(all []rescue) []byte {
 	var b strings.Builder
 	rows := runHeight * float64((len(all)+1)/2)
@@ -93,7 +93,7 @@ func draw(all []rescue) []byte {
 	return []byte(b.String())
 }
 
-// draw writes the picture of one run to b.
+// The method `draw` writes the picture of one run to b.
 func (r rescue) draw(b *strings.Builder) {
 	const inner = runHeight - runTop - runBottom
 	seconds, db := r.answer.Run.Seconds, r.answer.Run.Services["db"].Seconds

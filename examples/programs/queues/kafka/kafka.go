@@ -63,7 +63,8 @@ type partition struct {
 	number int32
 }
 
-// New returns a Consumer that reads topic and its retry topics.
+// New returns a Consumer that reads the topic with the name `topic` and the retry topics of this
+// topic.
 func New(policy retry.Policy, topic, group string, brokers ...string) (*Consumer, error) {
 	if err := policy.Validate(); err != nil {
 		return nil, err
@@ -75,8 +76,8 @@ func New(policy retry.Policy, topic, group string, brokers ...string) (*Consumer
 		kgo.ConsumeTopics(append([]string{topic}, topics[:len(topics)-1]...)...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(),             // no other member gets a record that is handled here
-		kgo.FetchMaxWait(200*time.Millisecond), // a resumed partition waits for the fetch in flight
+		kgo.BlockRebalanceOnPoll(),             // no rebalance while records are handled
+		kgo.FetchMaxWait(200*time.Millisecond), // the longest time of a fetch, which may delay a retry
 		kgo.SessionTimeout(6*time.Second),
 	)
 	if err != nil {
@@ -141,8 +142,8 @@ func (c *Consumer) isDue(r *kgo.Record) bool {
 	return false
 }
 
-// resume resumes the paused partitions whose first record is due. It returns the time when the next
-// paused partition must be resumed, at most a second from now.
+// The method `resume` resumes the paused partitions whose first record is due. It returns the time
+// when the next paused partition must be resumed, at most a second from now.
 func (c *Consumer) resume() time.Time {
 	now := time.Now()
 	next := now.Add(time.Second)
@@ -169,7 +170,7 @@ func (c *Consumer) handleOne(ctx context.Context, r *kgo.Record, handle Handler)
 	}
 	attempt := int(number(r, attemptsHeader)) + 1
 	job := retryjob.Job{Key: string(r.Key), Attempt: attempt, Began: began}
-	// If the header is missing or invalid, no failure is counted.
+	// If the header is missing or invalid, the number of earlier failures is taken as 0.
 	_ = json.Unmarshal([]byte(Header(r, classesHeader)), &job.Classes)
 	if job.Classes == nil {
 		job.Classes = map[string]int{}
@@ -213,8 +214,8 @@ func (c *Consumer) topicFor(delay time.Duration) string {
 	return Topics(c.topic)[len(decades)-1]
 }
 
-// move writes a copy of r to another topic. It replaces the headers of this package with the given
-// headers.
+// The method `move` writes a copy of r to another topic. It replaces the headers of this package
+// with the given headers.
 func (c *Consumer) move(
 	ctx context.Context, r *kgo.Record, topic string, headers map[string]string,
 ) error {
@@ -244,8 +245,8 @@ func Header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// number returns the value of a header as an integer. It returns 0 if the header is missing or
-// invalid.
+// The function `number` returns the value of a header as an integer. It returns 0 if the header is
+// missing or invalid.
 func number(r *kgo.Record, name string) int64 {
 	n, _ := strconv.ParseInt(Header(r, name), 10, 64)
 	return n

@@ -70,7 +70,7 @@ func (c *cluster) publish(keys ...string) {
 
 var errSlow = errors.New("slow")
 
-// policy has short delays, and two attempts for slow errors.
+// The variable `policy` has short delays, and two attempts for slow errors.
 var policy = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(20 * time.Millisecond), Classify: func(err error) *retry.Class {
 	if errors.Is(err, errSlow) {
 		return &retry.Class{Name: "slow", MaxAttempts: 2, Backoff: retry.Fixed(20 * time.Millisecond)}
@@ -78,11 +78,12 @@ var policy = retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(20 * time.Millise
 	return nil
 }}
 
-// start runs a consumer until the test calls stop, or until the test ends.
+// The method `start` runs a consumer until the test calls the result `stop`, or until the test
+// ends.
 func (c *cluster) start(do func(key string, attempt int) error) (stop func()) {
 	c.Helper()
 	p, key := policy, ""
-	p.OnEvent = func(_ context.Context, e retry.Event) { // an attempt that stop interrupts is made again
+	p.OnEvent = func(_ context.Context, e retry.Event) { // an attempt that `stop` interrupts is made again
 		if e.Kind == retry.RetryScheduled || e.Kind == retry.CallFinished && e.Reason != retry.ReasonCanceled {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -114,7 +115,8 @@ func (c *cluster) start(do func(key string, attempt int) error) (stop func()) {
 	return stop
 }
 
-// until waits until each key in want has had its number of attempts.
+// The method `until` waits until each key in the map `want` has had the number of attempts in this
+// map.
 func (c *cluster) until(want map[string]int) {
 	c.Helper()
 	require.Eventually(c, func() bool {
@@ -129,7 +131,8 @@ func (c *cluster) until(want map[string]int) {
 	}, time.Minute, 20*time.Millisecond)
 }
 
-// dead returns the reason, the attempts and the error of the next n dead letters, by key.
+// The method `dead` returns the reason, the attempts and the error of the next n dead letters, by
+// key.
 func (c *cluster) dead(n int) map[string]string {
 	c.Helper()
 	letters := map[string]string{}
