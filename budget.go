@@ -101,10 +101,10 @@ func (b *Budget) Take() bool {
 	return allowed
 }
 
-// take takes one retry out of b. The parameter `number` says which retry of its call this is: only
-// the first retries of a call may use the grace period. The result `allowed` reports whether the
-// retry may be made. The result `paid` reports whether b gave a token for the retry: a nil b and a
-// b in its grace period allow a retry without a token.
+// The method `take` takes one retry out of b. The parameter `number` says which retry of its call
+// this is: only the first retries of a call may use the grace period. The result `allowed` reports
+// whether the retry may be made. The result `paid` reports whether b gave a token for the retry: a
+// nil b and a b in its grace period allow a retry without a token.
 func (b *Budget) take(number int) (allowed, paid bool) {
 	if b == nil {
 		return true, false
@@ -231,8 +231,8 @@ func (b *Budget) catchUp() (passed time.Duration) {
 	return passed
 }
 
-// decay lets the surplus above Size decay by n steps. The field `peak`, the highest surplus so far,
-// decays as well.
+// The method `decay` lets the surplus above Size decay by n steps. The field `peak`, the highest
+// surplus so far, decays as well.
 func (b *Budget) decay(n int64) {
 	if n == 0 {
 		return

@@ -53,10 +53,10 @@ type receipt uint64
 
 const lastBit = 63
 
-// take takes one token out of each Budget of l and then out of `own`, the policy's Budget. The
-// parameter `number` says which retry of its call this is. If a Budget refuses the retry, the
-// method gives all tokens back, and the result `empty` is this Budget. If no Budget refuses the
-// retry, `empty` is nil.
+// The method `take` takes one token out of each Budget of l and then out of `own`, the policy's
+// Budget. The parameter `number` says which retry of its call this is. If a Budget refuses the
+// retry, the method gives all tokens back, and the result `empty` is this Budget. If no Budget
+// refuses the retry, `empty` is nil.
 func (l *payers) take(own *Budget, number int) (r receipt, empty *Budget) {
 	place, graced := 0, number
 	for at := l; at != nil; at = at.outer {
@@ -107,8 +107,8 @@ func (l *payers) giveBack(r receipt, end *payers) {
 	}
 }
 
-// refund gives back the tokens that r records. Each Budget of l whose bit is set in r gets one
-// token. If bit 0 is set, `own`, the policy's Budget, gets one token too.
+// The method `refund` gives back the tokens that r records. Each Budget of l whose bit is set in r
+// gets one token. If bit 0 is set, `own`, the policy's Budget, gets one token too.
 func (l *payers) refund(own *Budget, r receipt) {
 	l.giveBack(r, nil)
 	if r&1 != 0 {
@@ -116,8 +116,8 @@ func (l *payers) refund(own *Budget, r receipt) {
 	}
 }
 
-// lend takes the same number of retries out of each Budget of l, and returns this number. It
-// takes at most `limit` retries, and leaves at least `reserve` retries in each Budget.
+// The method `lend` takes the same number of retries out of each Budget of l, and returns this
+// number. It takes at most `limit` retries, and leaves at least `reserve` retries in each Budget.
 func (l *payers) lend(limit, reserve int64) int64 {
 	if l == nil {
 		return limit

@@ -94,17 +94,18 @@ func (b *Budgets) make(key string) *Budget {
 	}
 }
 
-// touch adds the parameter `calls` to the number of calls in flight, and stores the parameter `now`
-// as the time of the last use. `calls` is 1 when a call begins, and -1 when a call ends.
+// The method `touch` adds the parameter `calls` to the number of calls in flight, and stores the
+// parameter `now` as the time of the last use. `calls` is 1 when a call begins, and -1 when a call
+// ends.
 func (b *Budgets) touch(u *use, calls int, now time.Time) {
 	u.calls, u.last = u.calls+calls, now
 	b.used.MoveToFront(u.at)
 }
 
-// drop removes one target to make room for another target. It reports whether it removed a target.
-// It examines up to 10 targets, starting with the target that was used least recently. It skips a
-// target that has a call in flight. It also skips a target whose Budget would allow more retries if
-// this Budget were new.
+// The method `drop` removes one target to make room for another target. It reports whether it
+// removed a target. It examines up to 10 targets, starting with the target that was used least
+// recently. It skips a target that has a call in flight. It also skips a target whose Budget would
+// allow more retries if this Budget were new.
 func (b *Budgets) drop(now time.Time) bool {
 	for range targetTries {
 		u := b.used.Back().Value.(*use)

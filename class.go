@@ -59,7 +59,7 @@ func (p *Policy) under(c *Class) Policy {
 // maxClasses is the number of class names for which a call keeps counts.
 const maxClasses = 8
 
-// failures counts the failures of one class.
+// The type `failures` counts the failures of one class.
 type failures struct {
 	class  string
 	number int

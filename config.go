@@ -254,7 +254,7 @@ func (p *Policy) readForm(m *strict.Mapping) {
 	m.RejectRest("a policy")
 }
 
-// modes maps the values of the key "retry_after" to the RetryAfterModes.
+// The variable `modes` maps the values of the key "retry_after" to the RetryAfterModes.
 var modes = map[string]RetryAfterMode{
 	string(spreadInText): RetryAfterSpread, "at_least": RetryAfterAtLeast, "exact": RetryAfterExact,
 }

@@ -58,7 +58,7 @@ type Error struct {
 	facts
 }
 
-// facts are details that only the text of an Error shows.
+// The type `facts` contains details that only the text of an Error shows.
 type facts struct {
 	bound   time.Duration // the limit that was exceeded: MaxRetryAfter or MaxElapsed
 	elapsed time.Duration // for ReasonElapsed: the time since the first attempt began
@@ -315,7 +315,8 @@ func Unwrap(err error) error {
 	return unwrapped(e.Err)
 }
 
-// outermost returns the outermost Error in err's tree, or nil if the tree contains no Error.
+// The function `outermost` returns the outermost Error in err's tree, or nil if the tree contains
+// no Error.
 func outermost(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -324,9 +325,9 @@ func outermost(err error) *Error {
 	return nil
 }
 
-// nested returns err if err is an Error, and otherwise the first Error that err wraps. If it
-// reaches an error that wraps a list of errors, it returns nil: Unwrap must not lose the other
-// errors of the list.
+// The function `nested` returns err if err is an Error, and otherwise the first Error that err
+// wraps. If it reaches an error that wraps a list of errors, it returns nil: Unwrap must not lose
+// the other errors of the list.
 func nested(err error) *Error {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(*Error); ok {

@@ -31,9 +31,9 @@ import (
 // pause at the same time, the attempts of some keys are not held back. For HTTP requests, use
 // retryhttp.Gate.
 type Gate struct {
-	// Max is the longest pause. If Max is 0 or below, the longest pause is a minute. Each time a
-	// server asks for a wait, a pause begins, so an attempt may be held back for several pauses. The
-	// deadline of the attempt's context limits the sum of these pauses.
+	// Max is the longest pause. If Max is 0 or below, the longest pause is a minute. If the server
+	// asks for a wait again after a pause, a new pause begins. So an attempt may be held back for
+	// several pauses. The deadline of the attempt's context limits the sum of these pauses.
 	Max time.Duration
 
 	// OnClose is called once when a pause begins, however many attempts the pause holds back. It gets
@@ -74,8 +74,8 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 	}
 }
 
-// enter waits until the gate is open for attempts with this key. It returns an error if the attempt
-// must not begin.
+// The method `enter` waits until the gate is open for attempts with this key. It returns an error
+// if the attempt must not begin.
 func (g *Gate) enter(ctx context.Context, key string) error {
 	const asked = "nothing was sent: a server asked all callers of %q to wait"
 	room := func(left, spread time.Duration) (time.Duration, error) {

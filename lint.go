@@ -271,7 +271,8 @@ func (p *Policy) ownWindow(attempt int) (lo, hi time.Duration) {
 	return limited.window(attempt, 0)
 }
 
-// grows reports whether b is a Backoff of this package whose delay grows without end.
+// The function `grows` reports whether b is a Backoff of this package whose delay grows without
+// end.
 func grows(b Backoff) bool {
 	switch b := b.(type) {
 	case Linear, Fibonacci, Exponential:

@@ -89,7 +89,7 @@ func (e *afterError) Error() string             { return e.err.Error() }
 func (e *afterError) Unwrap() error             { return e.err }
 func (e *afterError) RetryAfter() time.Duration { return e.d }
 
-// unwrapped returns err without the wrappers of this package around it.
+// The function `unwrapped` returns err without the wrappers of this package around it.
 func unwrapped(err error) error {
 	for {
 		switch e := err.(type) {
@@ -114,10 +114,10 @@ type (
 	iser         interface{ Is(error) bool }
 )
 
-// inspect searches err and all errors that err wraps. It returns what these errors ask of a call,
-// such as no retry, or a wait. It visits the errors in the order of errors.As. It does not use
-// errors.As, which would move its target to the heap, and whose reflection would double the stack
-// of a waiting call.
+// The function `inspect` searches err and all errors that err wraps. It returns what these errors
+// ask of a call, such as no retry, or a wait. It visits the errors in the order of errors.As. It
+// does not use errors.As, which would move its target to the heap, and whose reflection would
+// double the stack of a waiting call.
 func inspect(err error) (in inspected) {
 	switch err.(type) {
 	case retryAfterer, asker, wrapper, multiWrapper, timeouter, iser:
