@@ -84,7 +84,7 @@ type redriveTest struct {
 	queue   Redriver
 	keys    []string                       // the keys of the jobs
 	letters map[string]retryjob.DeadLetter // by job key: its dead letter before the first Redrive
-	kept    int                            // the number of dead letters that the Filter does not select
+	kept    int                            // how many dead letters the Filter does not select
 	forged  int                            // the number of forged dead letters
 	stopped map[string]bool                // the keys of the jobs that an Operator has stopped
 	journal *journal

@@ -106,8 +106,8 @@ func NoObject(prefix string, value []byte, example string) error {
 	return One(prefix, "", text, nil)
 }
 
-// The type `shown` is a JSON value that an error text quotes. The value is formatted only if the error text names
-// the fault, because an error may have many more faults than it names.
+// The type `shown` is a JSON value that an error text quotes. The value is formatted only if the
+// error text names the fault, because an error may have many more faults than it names.
 type shown []byte
 
 // String returns the JSON on one line, cut after 60 characters.

@@ -12,7 +12,7 @@ import (
 
 // OtherMark reports errors that a function of another library wraps, such as backoff.Permanent, if
 // the errors are returned to retry.Do.
-var OtherMark = newCheck("othermark", `report errors marked by another retry library (backoff.Permanent)
+var OtherMark = newCheck("othermark", `report errors that another library marks (backoff.Permanent)
 
 cenkalti/backoff has a function Permanent, avast/retry-go has Unrecoverable,
 and sethvargo/go-retry has RetryableError. If one of these functions wraps an
