@@ -159,5 +159,6 @@ func TestCompareFindsEachChange(t *testing.T) {
 			}
 		}
 	}
-	assert.GreaterOrEqual(t, found*100, changed*92) // the other changes are of a key or a time, or change nothing
+	// The changes that explain does not find affect only a key or a time, or have no effect.
+	assert.GreaterOrEqual(t, found*100, changed*92)
 }

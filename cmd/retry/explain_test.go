@@ -29,8 +29,8 @@ const logPolicy = "{max_attempts: 3, backoff: {type: exponential, base: 1s}, jit
 //go:embed testdata/two.log
 var twoCalls string
 
-// The README's filter for jq counts the calls that succeeded within 3 attempts, and those that needed
-// more. Calls that failed are in neither count.
+// The README's filter for jq counts the calls that succeeded within 3 attempts, and the calls that
+// needed more. Calls that failed are in neither count.
 func TestReadmeCountsTheCallsForWhichAttemptsWereEnough(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -77,7 +77,8 @@ func TestReadmeCountsTheCallsForWhichAttemptsWereEnough(t *testing.T) {
 	assert.Equal(t, `{"enough":3,"more":2}`+"\n", string(counts))
 }
 
-// An observer is an output that calls see with all that has been written to it.
+// An observer is an output. After each write it calls the function `see` with everything that has
+// been written so far.
 type observer struct {
 	bytes.Buffer
 	see func(all string)

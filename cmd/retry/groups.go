@@ -47,8 +47,8 @@ func (g *group) add(t *logs.Trace, attempts int, differs bool, errs ...error) {
 	}
 }
 
-// limits returns the limits on attempts of the calls as text. With limits from 4 to 9, the text is
-// "4 to 9".
+// limits returns a text with the smallest and the greatest limit on attempts among the calls, such
+// as "4 to 9".
 func (g *group) limits() string {
 	names := map[int]string{retry.Unlimited: "none", 0: "-"} // 0: the log does not name the limit
 	least := cmp.Or(names[g.Least], preview.Thousands(g.Least))
@@ -63,8 +63,8 @@ func (g *group) limits() string {
 // mostGroups groups, and one more group for all other keys.
 type groups map[[3]string]*group
 
-// get returns the group of a key. If there are too many groups, a new key gets the group of the key
-// `other`.
+// get returns the group of a key. If there are already mostGroups groups, a new key gets the group
+// of the key `other`.
 func (g groups) get(key, other [3]string) *group {
 	if g[key] == nil && len(g) >= mostGroups {
 		key = other

@@ -20,8 +20,9 @@ import (
 	"github.com/goretry/retry/retrylog"
 )
 
-// incident returns the log of six pods for an hour. Pod web-3 has a wrong limit, and for five
-// minutes all its calls fail with the same error. About one call in fifty of every pod fails once.
+// incident returns the log of six pods for an hour. Pod web-3 has a wrong limit on attempts, and
+// for five minutes all its calls fail with the same error. In every pod, about one call in fifty
+// fails once.
 func incident(t *testing.T) string {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {

@@ -99,7 +99,7 @@ var policyExts = []string{".yaml", ".yml", ".json"}
 // A lintedFile is a file to lint.
 type lintedFile struct {
 	name   string
-	walked bool // `lint` found the file in a directory; such a file need not contain a policy
+	walked bool // whether `lint` found the file in a directory; such a file need not contain a policy
 }
 
 // expand returns the files that the arguments name, without duplicates.

@@ -32,12 +32,12 @@ type summary struct {
 	Errors      []errorLine `json:"errors"`
 	Histogram   []*bar      `json:"strip"`
 	Reversed    string      `json:"newest_line_first,omitempty"` // the file with its newest line first
-	logs.Files              // the log
+	logs.Files              // the files of the log, with counts of their lines
 	*comparison             // nil without -policy
 
 	from, to  time.Time // the times of the first and the last event
 	started   bool      // whether the log contains attempts
-	failed    bool      // whether -failed is set: only calls that gave up are printed
+	failed    bool      // whether -failed is set; then only calls that gave up are printed
 	reasons   groups
 	sources   groups
 	histogram histogram
@@ -51,7 +51,7 @@ func gaveUp(t *logs.Trace) bool {
 	return t.Stopped() && t.Reason != retry.ReasonSuccess && t.Reason != retry.ReasonCanceled
 }
 
-// one returns 1 for true and 0 for false.
+// The function `one` returns 1 for true and 0 for false.
 func one(is bool) int {
 	if is {
 		return 1

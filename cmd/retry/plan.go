@@ -175,7 +175,7 @@ type finding struct {
 }
 
 type stepJSON struct {
-	Attempt int          `json:"attempt"` // the attempt before the retry
+	Attempt int          `json:"attempt"` // the number of the attempt before the retry
 	Lo      jsonDuration `json:"lo"`
 	Hi      jsonDuration `json:"hi"`
 	Total   jsonDuration `json:"total"` // when the retry starts at the latest

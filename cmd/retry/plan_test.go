@@ -39,7 +39,7 @@ func TestReadmeListsEveryKeyOfPlanJSON(t *testing.T) {
 	}
 
 	const late = "pay: {max_elapsed: 6s, backoff: {type: linear, base: 1s}, jitter: full}"
-	const hasty = "{max_attempts: 3}" // lint has a finding about it
+	const hasty = "{max_attempts: 3}" // lint has a finding about this policy
 	const bounded = "{timeout: 2s, retries: {attempts: 2, perTryTimeout: 1s, retryOn: 5xx}}"
 	var form map[string]any
 	require.NoError(t, json.Unmarshal([]byte(succeed(t, late, "plan", "-json", "-at=pay", "-seed=job-42")), &form))

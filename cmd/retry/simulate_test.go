@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// system stays down after an outage because of its retries. The output of simulate for such a
-// system is in testdata/sessions/simulate.txtar.
+// The constant `system` describes a system that stays down after an outage because of its retries.
+// The output of simulate for such a system is in testdata/sessions/simulate.txtar.
 const system = `services:
   web: {rate: 20/s, calls: [{to: db, timeout: 1s, retry: {max_attempts: 2}}]}
   db: {workers: 3, work: 100ms}
@@ -59,7 +59,7 @@ func TestFaultsOfASystemHaveLines(t *testing.T) {
 	bomb, large := "services:\n  a0: &a0 {rate: 1/s, calls: [{to: x}, {to: x}]}\n", "services:\n  web: {rate: 1/s}\n"
 	for i := range 1000 {
 		large += fmt.Sprintf("  s%d: {}\n", i)
-		if i < 24 { // each service stands for twice as many calls as the service before it
+		if i < 24 { // each alias expands to twice as many calls as the alias before it
 			bomb += fmt.Sprintf("  a%d: &a%d {calls: [{to: x, retry: *a%d}, {to: x, retry: *a%d}]}\n", i+1, i+1, i, i)
 		}
 	}
@@ -124,7 +124,8 @@ func TestPageOfASystemShowsTheVerdict(t *testing.T) {
 	assert.Contains(t, stderr, "retry simulate: open nowhere/page.html: ")
 }
 
-// During shows the work and its time after two seconds, and only on a terminal.
+// After two seconds, withProgress shows the task and for how long it has run. It shows them only on
+// a terminal.
 func TestWithProgressShowsTheTaskOnATerminal(t *testing.T) {
 	const clear = "\r\x1b[K"
 	for takes, want := range map[time.Duration]string{

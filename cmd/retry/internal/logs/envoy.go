@@ -103,8 +103,8 @@ func fieldsOf(text []byte) accessFields {
 	return a
 }
 
-// first returns the first value among the fields with these names, or "" if none of them has a
-// value. A "-" is not a value.
+// first returns the first value among the fields with these names, or "" if none of these fields
+// has a value. The text "-" means that a field has no value.
 func (a accessFields) first(names ...string) string {
 	for _, name := range names {
 		if text := a[name]; text != "" && text != "-" {

@@ -19,7 +19,7 @@ type Files struct {
 	Events  int    `json:"-"`                // the number of events in all calls
 	Skipped int    `json:"skipped_lines"`    // lines with text, but without a readable event
 	Torn    int    `json:"cut_off_lines"`    // lines that were cut off
-	Bad     int    `json:"unreadable_lines"` // lines with an unreadable event; usually in Skipped too
+	Bad     int    `json:"unreadable_lines"` // lines with an unreadable event; most are in Skipped too
 	First   *Fault `json:"-"`                // the fault of the first unreadable line; nil if Bad is 0
 	Dropped int    `json:"dropped"`          // calls that were closed before their end, to save memory
 
@@ -62,7 +62,7 @@ type event struct {
 type origin struct {
 	file    *file
 	torn    int  // how many lines before the event were cut off or unreadable
-	foreign bool // whether the event is from Envoy's access log, and describes a whole call
+	foreign bool // whether Envoy's access log has the event, which then describes a whole call
 }
 
 // Add adds the log file with this name. The text of the file is read from in.

@@ -78,7 +78,7 @@ func text(t *testing.T, log *logs.Files) (calls []string) {
 	return calls
 }
 
-// only returns the only call in a log.
+// The function `only` returns the only call in a log.
 func only(t *testing.T, log *logs.Files) (call *logs.Trace) {
 	require.NoError(t, log.Each(func(c *logs.Trace) {
 		require.Nil(t, call)
@@ -123,7 +123,8 @@ func TestForgery(t *testing.T) {
 	}
 }
 
-// The source of a call is the source of its first event, or else the file.
+// The source of a call is the source of its first event. If this event has no source, it is the
+// file.
 func TestSourceIsTheFirstSourceOrTheFile(t *testing.T) {
 	const line = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3}`
 	for prefix, want := range map[string]string{"": "a.log", "web-1  | ": "web-1"} {
@@ -235,7 +236,7 @@ func TestCallsAtTheSameTimeAreToldApart(t *testing.T) {
 	}
 }
 
-// Files hold a bounded number of events, however many calls are open, and however long a call is.
+// Files keep a bounded number of events, however many calls are open, and however long a call is.
 func TestBounds(t *testing.T) {
 	for line, most := range map[string]int{`"key":"%[1]d","attempt":1`: 20_001, `"attempt":1`: 201, `"key":"a","attempt":1%05[1]d`: 20_001} {
 		var all []string
@@ -253,7 +254,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Files hold a bounded number of bytes, however long the texts of open calls are.
+// Files keep a bounded number of bytes, however long the texts of open calls are.
 func TestBoundsInBytes(t *testing.T) {
 	const started, failed = `{"key":"%d%s","kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":4}`,
 		`{"key":"%d%s","kind":"attempt_finished","time":"2000-01-01T00:00:00Z","attempt":1,"max":4,"err":"%s"}`
@@ -301,8 +302,8 @@ func TestBoundsInBytes(t *testing.T) {
 	}
 }
 
-// An event with an unreadable value is counted as unreadable, not as cut off. The value is unreadable if
-// the log is in another encoding.
+// An event with an unreadable value is counted as unreadable, not as cut off. A value is
+// unreadable, for example, if the log is in another encoding.
 func TestUnreadableEventsAreCounted(t *testing.T) {
 	const own = `{"kind":"attempt_started","time":"2000-01-01T00:00:00Z","attempt":1,"max":3,"elapsed":"30%s"}`
 	const text = `level=DEBUG msg="attempt started" kind=attempt_started attempt=1 max=3 elapsed=30%s`

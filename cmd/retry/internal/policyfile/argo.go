@@ -13,7 +13,7 @@ func readArgo(f *form) {
 		f.attempts, f.base = 1+f.textWhole("retries", 0), f.time("duration", 0, 0)
 		return
 	}
-	f.attempts = 1 + f.textWhole("limit", -2) // 1 - 2 is -1, which means unlimited
+	f.attempts = 1 + f.textWhole("limit", -2) // without a limit 1 - 2 is -1: unlimited
 	written := func(key string) bool { return f.isSet(key) || f.b.templates[key] }
 	limited := written("limit")
 	policies := []string{"Always", "OnFailure", "OnError", "OnTransientError"}

@@ -12,7 +12,7 @@ import (
 	"github.com/goretry/retry/cmd/retry/internal/saturate"
 )
 
-// A scope says what a setting next to a block limits.
+// A scope says what a setting next to a block of retry settings limits.
 type scope int
 
 const (
@@ -21,19 +21,19 @@ const (
 	all                  // the setting limits the time of all attempts and waits together
 )
 
-// A sibling is a setting next to a block.
+// A sibling is a setting next to a block of retry settings.
 type sibling struct {
 	path   string // a path from the mapping around the block; "/..." is a path from the document
 	bounds scope
 	says   string                     // the note about the setting, if the field `bounds` is `nothing`
 	when   string                     // the only value that gets the note; "" if every value gets it
-	absent func(*Block) time.Duration // returns the default; nil if there is no default
+	absent func(*Block) time.Duration // returns the setting's default; nil if it has none
 }
 
-// Bounds are the timeouts in a block or next to it.
+// Bounds are the timeouts in a block of retry settings, or next to such a block.
 type Bounds struct {
 	// All is the timeout of all attempts together, and Each is the timeout of each attempt. 0 means
-	// that there is no timeout.
+	// that there is no timeout. AllKey and EachKey are the keys of these timeouts in the file.
 	All, Each       time.Duration
 	AllKey, EachKey string
 }
@@ -131,13 +131,14 @@ func (b *Block) readSibling(f *format, s sibling, key string, e entry, written b
 	}
 }
 
-// Effective returns p with the timeout of each attempt, b.Each, as its AttemptTimeout.
+// Effective returns a copy of p whose AttemptTimeout is b.Each, the timeout of each attempt.
 func (b *Block) Effective(p retry.Policy) retry.Policy {
 	p.AttemptTimeout = b.Each
 	return p
 }
 
-// Fits returns how many attempts of p end before b.All, the timeout of all attempts. It assumes
+// Fits returns how many attempts of p have ended by the time b.All, the timeout of all attempts,
+// ends the call. If b.Each is 0, Fits counts the attempts that start before this time. Fits assumes
 // that each attempt takes b.Each, and that each wait is the longest possible. If b.All is 0, Fits
 // returns -1.
 func (b *Bounds) Fits(p retry.Policy) int {

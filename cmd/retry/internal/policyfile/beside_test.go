@@ -52,8 +52,8 @@ func TestSettingsNextToABlockAreRead(t *testing.T) {
 	}
 }
 
-// An attempt fits if it ends before All. If nothing limits the attempt itself, it must only start before
-// All.
+// An attempt fits if it ends before the timeout All, or at the same time. If no timeout limits the
+// attempt itself, it fits if it starts before the timeout All.
 func TestAttemptFitsIfItEndsInTime(t *testing.T) {
 	p := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
 	for name, test := range map[string]struct {

@@ -21,9 +21,9 @@ type Block struct {
 
 	node      *yaml.Node
 	documents []*yaml.Node    // the documents of the file
-	original  *yaml.Node      // the field `node` before its templates were replaced by values
+	original  *yaml.Node      // the node of the block before its templates were replaced by values
 	beside    *place          // the mapping around the block; nil if there is none
-	dialect   string          // the dialect that the block's place in the file shows; "" if none
+	dialect   string          // the dialect that belongs to the block's place in the file; "" if none
 	broken    string          // why the block cannot be read; "" if it can be read
 	absent    string          // a note on the defaults if the block is not in the file; otherwise ""
 	misspelt  bool            // a key is probably misspelled; only set if another block is a policy
@@ -54,7 +54,7 @@ func (b *Block) Excerpt(text string, n int) (before, block, after string) {
 // Read reads the policy in b, and returns it with the name of its dialect. The parameter `from` is
 // the name of the dialect. If `from` is "", Read uses the first of these dialects:
 //
-//   - the dialect that the place of b in its file shows, if any
+//   - the dialect that belongs to the place of b in its file, if there is such a dialect
 //   - the native form, if b is in this form
 //   - the dialect in which b can be read, if there is only one
 //
@@ -143,10 +143,11 @@ func (b *Block) noPolicy() *Fault {
 		"there is no policy here: write a policy, such as {max_attempts: 5}, or the path to it with -at")
 }
 
-// elsewhere returns a fault if b contains a policy, or settings of a system that this package does
-// not read. The fault names the system, or the path to the policy and what to write after -at.
-// `elsewhere` returns nil if b contains neither. It also returns nil if b looks like a policy in
-// the native form with one wrong key, because then the wrong key is the fault to report.
+// elsewhere returns a fault if b contains a policy. This fault names the path to the policy, and
+// says what to write after -at. If b contains settings of a system that this package does not read,
+// `elsewhere` returns a fault that names the system. In all other cases the result is nil. The
+// result is also nil if b looks like a policy in the native form with one wrong key, because then
+// the wrong key is the fault to report.
 func (b *Block) elsewhere() error {
 	if b.hasMark() && b.unknown(dialects[0]) == 1 {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// These constants limit the keys that << merges. Without these limits, a file of 40 mappings could
-// have 2^40 keys, if each mapping merges the previous mapping twice.
+// These constants limit the keys that << merges. Without these limits, a file of 40 mappings in
+// which each mapping merges the previous mapping twice would have 2^40 keys.
 const (
 	mostMerged      = 10_000  // limit on the keys that one mapping merges
 	mostMergedInAll = 100_000 // limit on the keys that a file merges in all its mappings

@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/retrydialect"
 )
 
-// Native is the name of the dialect of retry.Policy itself.
+// Native is the name of the native form, which retry.Policy itself reads and writes.
 const Native = "native"
 
 // A dialect is a way to write a policy in a file: the native form, or the form of another library

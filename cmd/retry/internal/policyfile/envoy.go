@@ -22,8 +22,9 @@ var envoyConditions = strings.Fields(`5xx gateway-error reset reset-before-reque
 func isEnvoyCondition(name string) bool { return slices.Contains(envoyConditions, name) }
 
 // mesh reads the settings that Envoy and Istio have in common: the conditions and the delays. Istio
-// configures Envoy. A delay is drawn between 0 and an interval in whole milliseconds. The interval
-// doubles, up to ten times the first interval.
+// configures Envoy. A delay is drawn between 0 and an interval in whole milliseconds. The first
+// interval is the parameter `base`. The interval doubles with each retry, up to the parameter
+// `most`. If `most` is 0, the interval doubles up to ten times `base`.
 func (f *form) mesh(key, write string, valid func(string) bool, base, most time.Duration) {
 	write += strings.Join(envoyConditions, ", ")
 	isComma := func(r rune) bool { return r == ',' }
@@ -85,9 +86,9 @@ func readEnvoy(f *form) {
 		"rate_limited_retry_back_off")
 }
 
-// finalTimeout warns if Envoy does not retry an attempt that is ended by the timeout of this
-// attempt. The parameter `key` is the key of this timeout. For Envoy, such an attempt ends with a
-// reset. Only the conditions 5xx, gateway-error and reset include a reset.
+// finalTimeout warns if Envoy does not retry an attempt that runs out of its own timeout. The
+// parameter `key` is the key of the timeout of each attempt. For Envoy, an attempt that runs out of
+// its timeout ends with a reset. Only the conditions 5xx, gateway-error and reset include a reset.
 func (f *form) finalTimeout(key string) {
 	hedges, _ := f.b.beside.get(snake, "hedge_policy", "hedge_on_per_try_timeout")
 	hedged := hedges.value != nil && hedges.value.Value == "true"
@@ -102,7 +103,7 @@ func (f *form) finalTimeout(key string) {
 const routing = "a policy does not say where a retry goes"
 
 // routeTimeout returns the default timeout of a route of Envoy. It returns 0 for the retry_policy
-// of a virtual host, because the timeout is a setting of each route.
+// of a virtual host, because each route of the host may have another timeout.
 func routeTimeout(b *Block) time.Duration {
 	if inRoute.MatchString(b.At) {
 		return 15 * time.Second
@@ -115,8 +116,8 @@ var inRoute = regexp.MustCompile(`(^|\.)route\.retry_?[pP]olicy$`)
 const grpcTimeout = "a gRPC request has its own timeout, which replaces the timeout of the route"
 
 // The limit on the retries of all calls to a target is a setting of the target, not of the call.
-// The setting is in a cluster of Envoy's file, or in another document of the file. The code below
-// finds the setting by the name of the target.
+// For Envoy, the setting is in a cluster in the same file. For Istio, the setting is in another
+// document of the file. The code below finds the setting by the name of the target.
 
 // A concurrency contains the keys with which Envoy limits how many retries run at the same time.
 type concurrency struct {
@@ -167,8 +168,8 @@ func (f *form) limit(target string, in *place, c concurrency) bool {
 	return most > 0
 }
 
-// clusters adds notes about the limits of the clusters to which a route of Envoy leads. In a
-// cluster, Envoy uses the first thresholds that have the priority of the route.
+// clusters adds notes about the limits of the clusters to which a route of Envoy leads. In the
+// `thresholds` of a cluster, Envoy uses the first element with the same priority as the route.
 func (f *form) clusters() {
 	route, limited := f.b.beside, false
 	names := append(f.textsAt(route, "cluster"),

@@ -16,8 +16,8 @@ import (
 type Fault struct {
 	File  string `json:"file"`
 	Line  int    `json:"line"`
-	Lint  bool   `json:"warning"`        // the setting is valid, but probably unintended
-	Note  bool   `json:"note"`           // the setting belongs to a system that retry does not read
+	Lint  bool   `json:"warning"`        // whether the setting is valid, but probably unintended
+	Note  bool   `json:"note"`           // whether retry does not read the system of the setting
 	Code  string `json:"code"`           // a code of retry.Finding, or one of the codes below
 	Field string `json:"field,omitzero"` // the field of a retry.Policy; "" if there is none
 	Key   string `json:"key,omitzero"`   // the key of the setting; "" if there is none
@@ -48,13 +48,15 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d: %s", printable.Line(f.File), f.Line, printable.Line(f.Text))
 }
 
-// fault returns a fault about the whole block. The fault has the line of max_attempts, max_retries
-// or max_elapsed. If b has none of these keys, the fault has the line of b.
+// fault returns a fault about the whole block. The fault has the line of the first key of b in this
+// list: max_attempts, max_retries, max_elapsed. If b has none of these keys, the fault has the line
+// of b.
 func (b *Block) fault(code, text string) *Fault {
 	return &Fault{File: b.File, Line: b.lineOf(""), Code: code, Text: text}
 }
 
-// found returns the fault for a finding. The fault has the line of the key in the finding.
+// found converts a finding of the library to a fault. The fault has the line of the key in the
+// finding.
 func (b *Block) found(f retry.Finding) *Fault {
 	return &Fault{
 		File:  b.File,
@@ -107,8 +109,8 @@ var otherNames = map[string][]string{
 }
 
 // lineOf returns the line of a key of the native form, or of the key's name in a dialect. If b has
-// neither, lineOf returns the line of max_attempts, max_retries or max_elapsed. If b has none of
-// these keys, lineOf returns the line of b.
+// neither, lineOf returns the line of the first key of b in this list: max_attempts, max_retries,
+// max_elapsed. If b has none of these keys, lineOf returns the line of b.
 func (b *Block) lineOf(key string) int {
 	if top, _, _ := strings.Cut(key, "."); top != "" {
 		if _, ok := b.line(top); ok {

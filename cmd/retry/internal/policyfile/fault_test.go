@@ -15,7 +15,7 @@ import (
 func TestFaultHasTheLineOfItsKey(t *testing.T) {
 	type fault struct {
 		line            int
-		code, key, text string // what the text begins with
+		code, key, text string // `text` is the beginning of the fault's text
 	}
 	for name, row := range map[string]struct {
 		text string

@@ -115,7 +115,7 @@ func (f *File) parseYAML(data []byte) (documents []*yaml.Node, fault *Fault) {
 var yamlError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?`)
 
 // splitYAML splits an error of the YAML parser into the number of the line and the rest of the
-// text. The parser puts the number only into the text.
+// text. The error has no field for the number of the line.
 func splitYAML(err error) (line int, text string) {
 	text = err.Error()
 	prefix := yamlError.FindStringSubmatch(text)

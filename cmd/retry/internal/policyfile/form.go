@@ -23,7 +23,7 @@ type form struct {
 	needed  bool   // whether a missing key is a fault; a key with a template is not missing
 	retryOn string // the failures that are retried, separated by commas
 
-	attempts int // all attempts, including the first; -1 is unlimited
+	attempts int // the limit on attempts, including the first; -1 is unlimited
 	base     time.Duration
 	factor   float64
 	cap      time.Duration // the longest delay; 0 is no limit
@@ -36,7 +36,7 @@ type form struct {
 }
 
 // longestList is the largest number of delays that the method `policy` computes for a Schedule. If
-// there are more delays, the policy gets an Exponential.
+// there are more delays, the Backoff of the policy is an Exponential.
 const longestList = 100
 
 // policy returns a policy that makes the same decisions as the other system. If there is no such
@@ -187,8 +187,8 @@ func (f *form) time(key string, shortest, fallback time.Duration) time.Duration 
 // fromOne reports whether x is 1 or more.
 func fromOne(x float64) bool { return x >= 1 }
 
-// failures writes the names of the failures that are retried to the field retryOn. It adds a
-// finding for each name that is not valid.
+// failures sets the field retryOn to the names of the failures that are retried. It adds a finding
+// for each name that is not valid.
 func failures[T any](f *form, key, write string, names []T, valid func(string) bool) {
 	var all []string
 	for _, one := range names {

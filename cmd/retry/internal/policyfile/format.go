@@ -28,7 +28,7 @@ type format struct {
 	terms terms
 }
 
-// formats are the formats of all systems whose settings are read.
+// formats lists the formats of all systems whose settings this package reads.
 var formats = []format{
 	{
 		name:      "temporal",

@@ -20,7 +20,7 @@ const istioDefault = "connect-failure,refused-stream,unavailable,cancelled"
 
 // readIstio reads the retries of a VirtualService.
 func readIstio(f *form) {
-	f.attempts = 1 + f.whole("attempts", 0, math.MaxInt32, 0) // attempts counts retries
+	f.attempts = 1 + f.whole("attempts", 0, math.MaxInt32, 0) // the key `attempts` counts retries
 	if f.attempts == 1 {
 		f.b.note("attempts", "with 0, or without it, Istio retries nothing")
 		for _, key := range []string{"perTryTimeout", "retryOn", "retryRemoteLocalities"} {

@@ -36,7 +36,7 @@ type jsonWalk struct {
 	file *File
 	data []byte
 	dec  *json.Decoder
-	line int   // the number of the line with the offset `seen`
+	line int   // the number of the line that contains the offset `seen`
 	seen int64 // the offset in data up to which the lines are counted
 }
 
@@ -80,7 +80,7 @@ func (w *jsonWalk) value() (*yaml.Node, error) {
 }
 
 // asJSON returns a value of YAML as JSON. JSON has no infinity, no NaN, and only strings as keys.
-// So asJSON writes infinity, NaN and other keys as strings.
+// So asJSON writes infinity, NaN and keys of other types as strings.
 func asJSON(value any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

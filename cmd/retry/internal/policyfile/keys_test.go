@@ -17,8 +17,9 @@ var besideCall = regexp.MustCompile(`(?:\.get\([\w.]+, |f\.places\([^,]+, |f\.te
 
 var quotedKey = regexp.MustCompile(`"([^"]+)"`)
 
-// readBy returns the keys that the code reads for each dialect: the keys of the settings, and the keys
-// next to them. The keys that several readers read elsewhere in the file are under "".
+// readBy returns the keys that the code reads for each dialect: the keys of the settings, and the
+// keys next to them. The keys that the code reads elsewhere in the file, for any dialect, are under
+// "".
 func readBy(t *testing.T) map[string][]string {
 	t.Helper()
 	read := map[string][]string{}
@@ -96,7 +97,7 @@ func TestReadmeNamesEveryKey(t *testing.T) {
 	}
 }
 
-// The longest duration stands for an overflow, so no text shows it in hours.
+// The longest duration means that a sum has overflowed, so no text shows it in hours.
 func TestLongestDurationIs292Years(t *testing.T) {
 	for name, text := range map[string]string{
 		"native":        `{max_attempts: 5, backoff: {type: exponential, base: 1h, factor: 1e9}, max_elapsed: 2562047h47m16.854775807s, attempt_timeout: 2562047h47m16.854s}`,

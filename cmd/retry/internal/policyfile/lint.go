@@ -10,8 +10,8 @@ import (
 )
 
 // Lint returns the findings of [retry.Policy.Lint] about the policy in b. It adds findings about
-// settings that are seldom right in a file. In code they are often right, because code has a
-// context and a budget. A finding about a dialect names only keys of this dialect.
+// settings that are seldom right in a file. The same settings are often right in code, because a
+// program has a context and a budget. A finding about a dialect names only keys of this dialect.
 func (b *Block) Lint(p retry.Policy) (faults []*Fault) {
 	found := p.Lint()
 	if gap, isEndless := endless(p); isEndless && b.All == 0 {
@@ -81,8 +81,8 @@ func (b *Block) lintBounds(p retry.Policy) (found []warning) {
 	p.AttemptTimeout = b.Each
 	start := time.Duration(0) // the earliest start of the next attempt if each attempt hangs
 	steps, of := p.Plan(mostKeys), fmt.Sprintf(" of %d", p.EffectiveMax())
-	// If the attempts are unlimited, the timeout b.All is meant to end the call. It is a fault only
-	// if b.All ends the call before the first retry.
+	// If the attempts are unlimited, the timeout b.All is meant to end the call. Then lintBounds warns
+	// only if b.All ends the call before the first retry.
 	if p.EffectiveMax() == retry.Unlimited {
 		steps, of = p.Plan(1), ""
 	}

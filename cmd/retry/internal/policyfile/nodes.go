@@ -96,8 +96,8 @@ func eachKey(node *yaml.Node, yield func(entry) bool) {
 	}
 }
 
-// resolved returns the node to which an alias refers, or the root node of a document. It returns
-// any other node unchanged.
+// For an alias, resolved returns the node to which the alias refers. For a document, it returns the
+// root node of the document. It returns any other node unchanged.
 func resolved(node *yaml.Node) *yaml.Node {
 	for {
 		switch node.Kind {

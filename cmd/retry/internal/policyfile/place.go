@@ -13,7 +13,7 @@ type place struct {
 	key      string // the outer key, whose value is this mapping or a list that contains this mapping
 	up       *place // the outer mapping; nil if there is none
 	depth    int    // the number of keys that lead to the mapping
-	resource bool   // the mapping is a resource of Kubernetes
+	resource bool   // whether the mapping is a resource of Kubernetes
 }
 
 // newPlace returns the place of a mapping. The parameter `path` is the path from the document to
@@ -82,8 +82,8 @@ func (p *place) hasKeys(required string, plain func(string) string) bool {
 	return true
 }
 
-// isOf reports whether a document has the API group of the shape s and one of its kinds. It returns
-// true for every document if s has no API group.
+// isOf reports whether a document has the API group of the shape s and one of the kinds of s. It
+// returns true for every document if s has no API group.
 func (p *place) isOf(s *shape) bool {
 	if s.group == "" {
 		return true

@@ -15,16 +15,19 @@ type shape struct {
 	system string // the name of a dialect, or the title of a system without a dialect
 	group  string // the API group of the resource; "" if the document may be any document
 	kinds  string // the kinds of the resource, separated by blanks
-	path   string // the path from the document: * is any key, and ** is any number of keys
+
+	// The path leads from the root of a document to the settings. In the path, * is any key, and ** is
+	// any number of keys.
+	path string
 
 	// The text `has` lists conditions on the keys next to the settings. For example, "a|b c=d e!=0"
 	// requires the key a or b, the key c with the value d, and the key e with a value other than 0.
 	has string
 }
 
-// These constants are values of the fields of `shapes`. configPatches is the start of a path.
-// argoKinds is a value of the field `kinds`. temporalTimeouts and temporalBlock are conditions for
-// the field `has`.
+// These constants are values, or beginnings of values, in `shapes`. configPatches is the beginning
+// of a value of the field `path`. argoKinds is a value of the field `kinds`. temporalTimeouts and
+// temporalBlock are values of the field `has`.
 const (
 	configPatches    = "spec/configPatches/**/"
 	argoKinds        = "Workflow WorkflowTemplate ClusterWorkflowTemplate CronWorkflow"
@@ -60,7 +63,7 @@ var shapes = slices.Concat([]shape{
 	job("a Job that counts by index", "backoffLimitPerIndex", "backoffLimitPerIndex"),
 	job("a Job with a podFailurePolicy", "podFailurePolicy", "podFailurePolicy.rules"),
 	job("a Job whose pods restart", "backoffLimit", "template.spec.restartPolicy=OnFailure"),
-	job("a Kubernetes Job", "backoffLimit", "backoffLimit!=0"), // with 0, no pod starts again
+	job("a Kubernetes Job", "backoffLimit", "backoffLimit!=0"), // if it is 0, no pod starts again
 	[]shape{
 		{"Polly", "", "", "**/MaxRetryAttempts", "BackoffType|UseJitter|Delay|MaxDelay"},
 		{"Resilience4j", "", "", "resilience4j/retry", ""},
@@ -112,7 +115,7 @@ func init() {
 
 // recognize returns the index of the shape that fits an entry. It returns -1 if no shape fits. The
 // path leads from a node, such as the root of the file, to the entry. In e.in and in each place
-// around it, the field `depth` must be the number of keys from the same node.
+// around it, the field `depth` must be the number of keys that lead from this node to the place.
 func recognize(path []string, e entry) int {
 	if e.in == nil || len(e.under) > longestKey {
 		return -1
@@ -316,8 +319,8 @@ func (b *Block) Known() bool { return b.dialect != "" || b.misspelt || isOwn(b.n
 
 func isKnown(b Block) bool { return b.Known() }
 
-// writtenAsNative reports whether b is written in the native form, even if b has faults. All keys
-// of such a block are native keys, and its backoff is not a scalar.
+// writtenAsNative reports whether b is written in the native form: all its keys are native keys,
+// and its backoff is not a scalar. Such a block may still have faults.
 func (b *Block) writtenAsNative() bool {
 	return b.unknown(dialects[0]) == 0 && !anyEntry(b.node, func(e entry) bool {
 		return e.key == "backoff" && resolved(e.value).Kind == yaml.ScalarNode

@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// usualKeys are the keys under which a file usually has its policy, if the file has other settings.
+// usualKeys are the keys under which a file usually has its policy, if the file has other settings
+// too.
 var usualKeys = []string{"retry", "work_config"}
 
 // Find returns the blocks at a path such as services.payments.retry or steps.0.retry. In a path, *
@@ -70,8 +71,8 @@ func isNumber(text string) bool {
 }
 
 // Only is [File.Find] for a path that leads to exactly one block. It returns this block, or a fault
-// if there is no block or more than one. If the path is "" and the file contains a policy, the
-// blocks that are not policies do not count. If the path is "" and no block is a policy, Only
+// if there is no block or more than one. If the path is "" and the file contains a policy, Only
+// ignores the blocks that are not policies. If the path is "" and no block is a policy, Only
 // returns the first block.
 func (f *File) Only(at string) (Block, *Fault) {
 	blocks := f.Find(at)
@@ -120,8 +121,8 @@ type search struct {
 	steps  int
 }
 
-// mostSteps is the largest number of steps of a search. Without this limit, a search of a few
-// nested anchors could take hours.
+// mostSteps is the largest number of nodes that a search looks at. Without this limit, a search of
+// a few nested anchors could take hours.
 const mostSteps = 50_000
 
 func (s *search) add(node *yaml.Node, beside *place, path []string, dialect string) {
@@ -136,9 +137,9 @@ func (s *search) add(node *yaml.Node, beside *place, path []string, dialect stri
 	})
 }
 
-// document appends to s.blocks the blocks at the usual places of a document. If none of them is
-// certainly a policy, it also appends the whole document. The parameter `path` is the path to the
-// document.
+// The method `document` appends to s.blocks the blocks at the usual places of a document. If none
+// of these blocks is certainly a policy, the method also appends the whole document. The parameter
+// `path` is the path to the document.
 func (s *search) document(document *yaml.Node, path []string) {
 	first := len(s.blocks)
 	if s.usual(document, path); !slices.ContainsFunc(s.blocks[first:], isKnown) {

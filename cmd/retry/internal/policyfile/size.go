@@ -14,7 +14,7 @@ const (
 	mostKeys  = 1000   // limit on the keys of one mapping in a policy
 	mostNodes = 50_000 // limit on the nodes of a policy, including the nodes of aliases
 
-	mostSystemNodes = 200_000 // limit on the nodes of a system
+	mostSystemNodes = 200_000 // limit on the nodes of a system that `retry simulate` reads
 
 	// mostFileNodes is the limit on the nodes of all documents of a file together. If a text in the
 	// file is a YAML document, as in a ConfigMap, the nodes of this document count too.
@@ -22,7 +22,7 @@ const (
 
 	// The YAML library creates all nodes of a document before they can be counted, and a node takes at
 	// least 200 bytes. So countStarts first counts the places in the text where a node may start.
-	mostStarts = 2 * mostFileNodes // the largest result of countStarts for a file
+	mostStarts = 2 * mostFileNodes // limit on the result of countStarts for a file
 )
 
 // countStarts returns an upper bound on the number of nodes in a text of YAML. If the bound exceeds

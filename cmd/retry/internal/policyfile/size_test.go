@@ -121,9 +121,9 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// A block is a fault if it is larger than any policy, or if its aliases expand to too many nodes. Such
-// a block never reaches a decoder, which could take minutes. The number of steps of a search is
-// limited. Other parts of the file may be larger than a policy.
+// A block that is larger than any policy, or whose aliases expand to too many nodes, is reported as
+// a fault. Such a block never reaches a decoder, which could take minutes. The number of nodes that
+// a search looks at is limited. Other parts of the file may be larger than a policy.
 func TestHostile(t *testing.T) {
 	nested := func(line string) string {
 		text := "a0: &a0 {x: 1}\n"

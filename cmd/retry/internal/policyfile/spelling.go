@@ -16,7 +16,7 @@ const longestKey = 100
 // fold returns the same text for all spellings of a key.
 func fold(key string) string { return strings.ToLower(strings.ReplaceAll(key, "_", "")) }
 
-// snake turns camelCase into snake_case. Protocol buffers accept both.
+// snake turns camelCase into snake_case. Protocol buffers accept both spellings.
 func snake(key string) string {
 	if !strings.ContainsFunc(key, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
 		return key // most keys have no upper case, and a regular expression is slow
@@ -59,7 +59,7 @@ func isNear(key string) bool {
 // considers only keys of the same mapping. It returns "" if no element is similar, or if `key`
 // itself is in `keys`.
 func nearest(key string, keys []string) string {
-	if len(key) > 60 || slices.Contains(keys, key) { // the work grows with the length of `key`
+	if len(key) > 60 || slices.Contains(keys, key) { // the time grows with the length of `key`
 		return ""
 	}
 	prefix := key[:strings.LastIndex(key, ".")+1]

@@ -14,9 +14,9 @@ var (
 	unknownText = regexp.MustCompile(`(^|[^$])\$\{|\{\{|\{%`)
 )
 
-// expand returns the value of a scalar. A template with a default, such as ${env:X:-5s}, has the
-// value 5s. Any other template has the value nil. The result `why` is the text of a note about the
-// template.
+// expand returns the value of a scalar. If the scalar is a template with a default, the value is
+// this default, such as 5s for ${env:X:-5s}. For any other template, the value is nil. The result
+// `why` is the text of a note about the template.
 func expand(node *yaml.Node) (value *yaml.Node, why string) {
 	if node.Kind != yaml.ScalarNode || !unknownText.MatchString(node.Value) {
 		return node, ""

@@ -10,7 +10,7 @@ import (
 )
 
 // readTemporal reads the RetryPolicy of an activity or a workflow. If a setting is 0, readTemporal
-// uses its default, as Temporal's server does.
+// uses the default of this setting, as Temporal's server does.
 func readTemporal(f *form) {
 	f.base = cmp.Or(f.time("initialInterval", 0, 0), time.Second)
 	zeroOrFromOne := func(x float64) bool { return x == 0 || x >= 1 }

@@ -6,9 +6,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// parseTexts parses the texts in a resource of Kubernetes that are documents themselves, such as
-// the configuration of a collector in a ConfigMap. It replaces the node of each such text with a
-// document node.
+// Some texts in a resource of Kubernetes are YAML documents themselves, such as the configuration
+// of a collector in a ConfigMap. parseTexts parses these texts, and replaces the node of each such
+// text with a document node.
 func (f *File) parseTexts(resource *yaml.Node) {
 	in := &place{node: resolved(resource)}
 	kind, _ := in.get(exactly, "kind")
@@ -30,14 +30,15 @@ func (f *File) parseTexts(resource *yaml.Node) {
 }
 
 // holders maps a kind of resource, such as ConfigMap, to the path of a key in this resource. The
-// value of the key is a text that may be a YAML document, or a mapping with such texts.
+// value of this key is either a text that may be a YAML document, or a mapping that contains such
+// texts.
 var holders = map[string]string{
 	"ConfigMap": "data", "Secret": "stringData", "OpenTelemetryCollector": "spec.config",
 }
 
-// parseText parses the text in a scalar node as YAML. If the text is one document that consists of
-// a mapping, parseText replaces the scalar node with a node of this document. If the text is
-// something else, or has a fault, the node is unchanged.
+// parseText parses the text in a scalar node as YAML. If the text is a single document whose root
+// is a mapping, parseText turns the scalar node into the document node of this document. If the
+// text is anything else, or cannot be parsed, the scalar node is unchanged.
 func (f *File) parseText(node *yaml.Node) {
 	inner := &File{Name: f.Name, nodes: f.nodes}
 	documents, fault := inner.parseYAML([]byte(node.Value))

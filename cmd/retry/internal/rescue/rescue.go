@@ -21,9 +21,9 @@ type Rescue struct {
 	// texts of two changes.
 	Change  string           `json:"change"`
 	Verdict retrysim.Verdict `json:"verdict"`
-	Lost    int              `json:"lost"`         // the calls that are lost in the changed system
-	Margin  float64          `json:"margin"`       // the Margin of the changed system
-	Share   float64          `json:"margin_share"` // the MarginShare of the changed system
+	Lost    int              `json:"lost"`         // how many calls are lost in the changed system
+	Margin  float64          `json:"margin"`       // Answer.Margin for the changed system
+	Share   float64          `json:"margin_share"` // Answer.MarginShare for the changed system
 
 	edits []func(name string, v *retrysim.Service)
 }
@@ -35,17 +35,17 @@ func Of(a retrysim.Answer) Rescue {
 }
 
 // mostPaired is the largest number of changes that Find combines in pairs. Among the changes that
-// help by themselves, Find takes the changes that lose the fewest calls.
+// help by themselves, Find takes the changes with which the fewest calls are lost.
 const mostPaired = 6
 
-// Find tries the changes that people usually make to the system s. The parameter a is the answer
-// about the unchanged s. It must come from as many runs as the parameter `runs` says, because Find
-// makes this number of runs for each change.
+// Find tries the changes that people usually make to the system s. The parameter `a` is the answer
+// about the unchanged system. The parameter `runs` is the number of runs for each change. The
+// answer `a` must come from the same number of runs.
 //
 // Find returns the changes that help. A change helps if the verdict becomes better, or if at least
-// a tenth fewer calls are lost. Find also returns each pair of these changes that helps more than
-// either change alone. In the result `help`, the change that loses the fewest calls comes first.
-// The result `useless` contains the changes that do not help.
+// a tenth fewer calls are lost. Find also tries pairs of the best of these changes, and returns
+// each pair that helps more than either change alone. The result `help` starts with the change with
+// which the fewest calls are lost. The result `useless` contains the changes that do not help.
 //
 // Find calls the function `progress` before each change. The argument `done` is the number of
 // changes that Find has tried, and `total` is the number of all changes.
@@ -95,9 +95,9 @@ func Find(
 	return help, useless, err
 }
 
-// try simulates s with the changes of r, and reports whether they help more than every Rescue in
-// `others`. It starts with two runs, because two runs are enough to reject most changes that do not
-// help.
+// try simulates s with the changes of r, and reports whether these changes help more than every
+// Rescue in `others`. It starts with two runs, because two runs are enough to reject most changes
+// that do not help.
 func (r *Rescue) try(s retrysim.System, runs int, others []Rescue) (bool, error) {
 	s = r.applyTo(s)
 	for seed := range uint64(min(2, runs)) {

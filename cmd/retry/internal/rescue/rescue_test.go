@@ -18,8 +18,8 @@ func system(t *testing.T, text string) (s retrysim.System) {
 	return s
 }
 
-// Find orders the changes that help a small system by the calls lost. Each change has the result of
-// Explain for the changed system.
+// Find orders the changes that help a small system by the number of lost calls. Each change has the
+// result of Explain for the changed system.
 func TestFindOrdersChangesByLostCalls(t *testing.T) {
 	calls, most := 0, 0
 	s := system(t, `{"services": {
