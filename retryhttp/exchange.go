@@ -17,7 +17,7 @@ import (
 // An exchange is the state of one call of RoundTrip: a request with all its attempts. The functions
 // of this file are in the order in which they are called:
 //
-//  1. RoundTrip (transport.go) makes the exchange. The method "run" calls retry.Do, which is called
+//  1. RoundTrip (transport.go) creates the exchange. The method "run" calls retry.Do, which is called
 //     "the loop" here. "loopPolicy" returns the policy of the loop. This is the caller's policy, in
 //     which some functions are replaced by functions of this file.
 //  2. Before each attempt, the loop calls "enter" if there is a Gate or the caller's policy has an

@@ -193,7 +193,7 @@ type loan struct {
 // metadata lentName in the request. The Budget has as many retries as the lowest of these values
 // says, but at most as many as the parameter `limit` says. A value that cannot be read counts as 0.
 func borrowed(ctx context.Context, values []string, limit int) (context.Context, *loan) {
-	size := (&retry.Budget{Size: limit}).Left() // `limit`, or the largest Size that a Budget can count
+	size := (&retry.Budget{Size: limit}).Left() // `limit`, but at most the largest Size that a Budget can have
 	for _, value := range values {
 		size, _ = parseDigits(value, size)
 	}

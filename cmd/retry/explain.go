@@ -27,12 +27,12 @@ var explainCommand = &command{
 	name: "explain", args: "[flags] LOG ...", run: explain,
 	summary: "print the retries in a log, and count the calls that gave up",
 	doc: `
-Explain reads the log of a program that logs its retries with retrylog.NewWriter
-or retrylog.Slog, as JSON or text. It also reads the access logs of Envoy. When
-a call has ended, explain prints all events of this call. At the end of the log,
-or on Ctrl-C, it prints how many calls gave up, with tables of their reasons,
-sources, errors and times. In the table of times, three dots stand for a period
-in which no call retried or gave up. All times are UTC.
+Explain reads the log, in JSON or text, of a program that logs its retries with
+retrylog.NewWriter or retrylog.Slog. It also reads the access logs of Envoy.
+When a call has ended, explain prints all events of this call. At the end of the
+log, or on Ctrl-C, it prints how many calls gave up, with tables of their
+reasons, sources, errors and times. In the table of times, three dots stand for
+a period in which no call retried or gave up. All times are UTC.
 
     retry explain -failed -since 1h -source 'pod/web-*' web.log
     retry explain -policy config.yaml -at services.payments.retry web.log

@@ -83,7 +83,7 @@ type Connector struct {
 	base driver.Connector
 
 	mu     sync.Mutex
-	script []Fault // the faults that were not used yet
+	script []Fault // the faults that have not been used yet
 }
 
 // New returns a Connector that passes calls to base, except calls that fail according to the

@@ -12,7 +12,7 @@ import (
 )
 
 // Consumed reports readers, rows and request bodies that the first attempt reads to the end.
-var Consumed = newCheck("consumed", `report a reader, request or rows that the first attempt uses up
+var Consumed = newCheck("consumed", `report readers, requests or rows that the first attempt uses up
 
 The first attempt reads a body or rows to the end, so nothing is left for the
 second attempt. Each attempt must make its own reader, request or

@@ -15,8 +15,8 @@ import (
 var Endless = newCheck("endless", `report unlimited attempts with a context that is never canceled
 
 An operation that cannot succeed is retried until the process ends. Set a limit, or
-use a context that something cancels. A policy with HealthyAfter is not reported: it
-is for work that should never end, such as a watch.`, func(pass *analysis.Pass, u *uses) {
+use a context that something cancels. A policy with HealthyAfter is not reported,
+because such a policy is for work that should never end.`, func(pass *analysis.Pass, u *uses) {
 	for _, call := range u.calls {
 		fn := enclosingFunc(call.cursor)
 		if fn != nil && u.unlimited(call.policy) && u.neverDone(fn.Node(), call.ctx) &&

@@ -14,9 +14,9 @@ import (
 // Held reports locks, transactions and connections that are held while a call waits before a retry.
 var Held = newCheck("held", `report a lock, transaction or connection held while a call waits
 
-While a call waits before a retry, every other call that needs the lock, the rows or the
-connection waits too. So the outage of one server also stops work that does not use this
-server.`, func(pass *analysis.Pass, u *uses) {
+While a call waits before a retry, every other call that needs the lock, the connection
+or the rows that the transaction has locked waits too. So the outage of one server also
+stops work that does not use this server.`, func(pass *analysis.Pass, u *uses) {
 	for _, w := range u.waiting() {
 		if what := u.heldDuring(w); what != "" {
 			pass.ReportRangef(w.call.Fun,

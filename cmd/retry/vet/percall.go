@@ -18,8 +18,8 @@ import (
 var PerCall = newCheck("percall", `report a Transport, a Budget or a Gate that is made for each call
 
 A Budget limits the retries of many calls together, and a new Budget is always full. A
-new Transport has new Budgets, and a new Gate has no effect on other calls. To give all
-layers of one call a common Budget, use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
+new Transport has new Budgets. A new Gate holds back no other call. To give all layers
+of one call a common Budget, use retry.WithBudget.`, func(pass *analysis.Pass, u *uses) {
 	report := func(c inspector.Cursor, x ast.Expr) {
 		fn := enclosingFunc(c)
 		if fn == nil {

@@ -86,9 +86,9 @@ func readEnvoy(f *form) {
 		"rate_limited_retry_back_off")
 }
 
-// finalTimeout warns if Envoy does not retry an attempt that runs out of its own timeout. The
-// parameter `key` is the key of the timeout of each attempt. For Envoy, an attempt that runs out of
-// its timeout ends with a reset. Only the conditions 5xx, gateway-error and reset include a reset.
+// finalTimeout warns if Envoy does not retry an attempt that exceeds its own timeout. The parameter
+// `key` is the key of the timeout of each attempt. For Envoy, an attempt that runs out of its
+// timeout ends with a reset. Only the conditions 5xx, gateway-error and reset include a reset.
 func (f *form) finalTimeout(key string) {
 	hedges, _ := f.b.beside.get(snake, "hedge_policy", "hedge_on_per_try_timeout")
 	hedged := hedges.value != nil && hedges.value.Value == "true"
