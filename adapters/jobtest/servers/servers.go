@@ -5,6 +5,7 @@ package servers
 import (
 	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -229,14 +230,22 @@ func ownedBy(t testing.TB, name, dir string) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Credential: credential}
 }
 
+// freeAddress returns an address with a free port. The port is below the ports that Linux gives to
+// outgoing connections and to listeners on port 0. Such a connection or listener could otherwise
+// take the port while the server is stopped.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	var taken error
+	for range 100 {
+		free, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000)))
+		if err == nil {
+			defer free.Close()
+			return free.Addr().String()
+		}
+		taken = err
 	}
-	defer free.Close()
-	return free.Addr().String()
+	t.Fatal(taken)
+	return ""
 }
 
 // Start starts the server again after Stop or Crash, and returns when the server is ready. It fails
