@@ -89,12 +89,13 @@ type judge struct{ policy retry.Policy }
 func (j judge) compare(previous, e retry.Event) (byCode bool, err error) {
 	early := previous.Delay - (e.Elapsed - previous.Elapsed)
 	waited := previous.Kind == retry.RetryScheduled && !e.Reset && e.Attempt != previous.Attempt
+	wrongReset := e.Reset && !j.healthy(previous)
 	switch {
-	case e.Reset && !j.healthy(previous) && previous.Kind != retry.AttemptFinished:
+	case wrongReset && previous.Kind != retry.AttemptFinished: // the length of the attempt is unknown
 		err = fmt.Errorf("reset is true, but under the policy no attempt can restart the count "+
 			"of attempts, because HealthyAfter is %v and AttemptTimeout is %v",
 			j.policy.HealthyAfter, j.policy.AttemptTimeout)
-	case e.Reset && !j.healthy(previous):
+	case wrongReset:
 		err = fmt.Errorf("reset is true, but under the policy an attempt of %v does not restart "+
 			"the count of attempts (HealthyAfter is %v, AttemptTimeout is %v)",
 			previous.Took, j.policy.HealthyAfter, j.policy.AttemptTimeout)
