@@ -136,9 +136,7 @@ func RabbitMQ(t testing.TB) *Server {
 		"RABBITMQ_LOGS=-",
 		"RABBITMQ_PID_FILE=" + filepath.Join(s.dir, "pid"),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
-		// With the flags +sbwt, idle schedulers of Erlang do not use CPU time.
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}" +
-			" +sbwt none +sbwtdcpu none +sbwtdio none",
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 		// With RUNNING_UNDER_SYSTEMD, the script that starts RabbitMQ replaces its own process with
 		// the server, so the server gets the signals.
 		"RUNNING_UNDER_SYSTEMD=true",
