@@ -404,7 +404,7 @@ func TestBeforeAfterARepeatThatIsRefused(t *testing.T) {
 
 // The idle connection of a POST is dead, so net/http writes nothing of the POST to it, and sends
 // the POST on a new connection. The server has got it once, so a 429 is retried.
-func TestARepeatOfWhichNothingWasWrittenBefore(t *testing.T) {
+func TestARepeatAfterNothingWasWritten(t *testing.T) {
 	var asked, dials atomic.Int64
 	var dead atomic.Bool
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
