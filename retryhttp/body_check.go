@@ -90,10 +90,10 @@ func FirstEvent(
 			case err == errEnough:
 				return nil
 			case err == io.EOF:
-				const text = "retryhttp: the stream ended before its first event: %w"
+				const text = "retryhttp: the stream ended before an event was accepted: %w"
 				return fmt.Errorf(text, io.ErrUnexpectedEOF)
 			case err != nil:
-				const text = "retryhttp: the stream broke off before its first event: %w"
+				const text = "retryhttp: the stream broke off before an event was accepted: %w"
 				return fmt.Errorf(text, checked(err))
 			case events.Data == nil: // the event is an ID without data
 				continue

@@ -34,11 +34,16 @@ import (
 // first request fails within the duration After, no second request is sent either, because the
 // Transport may retry the first request.
 //
+// The Hedge recognizes a request of the Transport by its method and URL. If a RoundTripper between
+// the Transport and the Hedge changes the URL, the Gate is not asked, and [Hedged] reports false in
+// OnEvent.
+//
 // # Which answer is returned
 //
 // An answer is successful if its status is below 500 and the function [Check] would not retry the
 // request after this answer. For example, a 200 and a 404 are successful, and a 429, a 503 and a
-// 507 are not. If one of the two requests fails, the Hedge waits for the other request. Meanwhile
+// 507 are not. A status below 400 is not successful if a Transport below the Hedge has given up on
+// the answer. If one of the two requests fails, the Hedge waits for the other request. Meanwhile
 // the body of a failed first answer is stored, so that its connection is free for the second
 // request. If this body has more than 64 KiB, or takes more than 90 ms, the first answer is
 // dropped. If the answer of the first request is a 429 or has a Retry-After, the Hedge returns it
@@ -261,7 +266,7 @@ func (q *raceRequest) send() {
 	case q.resp == nil:
 		q.err = noResult(base)
 	case q.resp.StatusCode < 400:
-		q.ok = true
+		q.ok = stopInfoOf(q.resp) == nil // not nil: the Check of a Transport below has rejected it
 	default:
 		q.judge()
 	}

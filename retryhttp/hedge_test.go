@@ -678,6 +678,25 @@ func TestHedgeAboveATransport(t *testing.T) {
 	}
 }
 
+// A 203 that the Check of a Transport below has rejected is a failure, so the second request may
+// still win.
+func TestHedgeAboveATransportThatRejectsA203(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		below := &retryhttp.Transport{
+			Base: script(reply{after: 70 * ms, status: 203}, reply{after: 100 * ms, status: 200}),
+			Check: func(_ *http.Request, resp *http.Response, _ error) error {
+				if resp.StatusCode == 203 {
+					return errors.New("a proxy has changed the page")
+				}
+				return nil
+			},
+		}
+		resp := send(t, &retryhttp.Hedge{Base: below, After: 50 * ms})
+		assert.Equal(t, "answer 2", textOf(t, resp))
+		assert.NoError(t, retryhttp.ErrorOf(resp))
+	})
+}
+
 // AttemptOf, Hedged, OnHedge and the log say whether an answer came from a second request.
 func TestHedgeIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
