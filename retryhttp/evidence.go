@@ -113,17 +113,20 @@ var errAgain = errors.New(
 var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
 	"and LendBudget does not let net/http repeat the request")
 
-// forbidRepeats keeps net/http from repeating req after the header of req has been written.
+// forbidRepeats keeps net/http from repeating req over HTTP/1 after the header of req has been
+// written.
 //
 // net/http repeats a request if the map Header has the key Idempotency-Key or X-Idempotency-Key,
 // spelled in this way. Therefore this function replaces the key by its lower-case form, which
 // net/http does not look up, and which means the same to a server. net/http also repeats a GET,
 // HEAD, OPTIONS or TRACE if it has no body, or if its GetBody returns a body. Therefore this
 // function makes GetBody fail after the header has been written. If there is no body, it sets an
-// empty body and a GetBody. Over HTTP/1 an empty body sends nothing.
+// empty body and a GetBody. Over HTTP/1 an empty body sends nothing. net/http repeats any other
+// request only if it has written no byte of it, or, over HTTP/2, if the server has refused it.
+// These repeats do no harm, because the server has not seen the request before.
 //
-// If http2 is true, the function does not set an empty body. Over HTTP/2, a request with an empty
-// body looks like a request with a body of unknown length, which a proxy could not send again. The
+// If http2 is true, the function changes only the keys. Over HTTP/2, a request with an empty body
+// looks like a request with a body of unknown length, which a proxy could not send again. The
 // repeats of net/http over HTTP/2 need not be prevented, because there net/http repeats only
 // requests that the server has refused before processing them. The comment of the method `repeated`
 // names the one exception.
@@ -134,8 +137,11 @@ func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
 			req.Header[strings.ToLower(key)] = values
 		}
 	}
+	if http2 || !isReplayable(req) {
+		return
+	}
 	getBody := req.GetBody
-	if isReplayable(req) && !http2 && (req.Body == nil || req.Body == http.NoBody) {
+	if req.Body == nil || req.Body == http.NoBody {
 		getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
 		req.Body, _ = getBody()
 		req.TransferEncoding = []string{"identity"} // so that a TRACE is not sent in chunks

@@ -405,28 +405,36 @@ func TestBeforeAfterARepeatThatIsRefused(t *testing.T) {
 // The idle connection of a POST is dead, so net/http writes nothing of the POST to it, and sends
 // the POST on a new connection. The server has got it once, so a 429 is retried.
 func TestARepeatAfterNothingWasWritten(t *testing.T) {
-	var asked, dials atomic.Int64
-	var dead atomic.Bool
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && asked.Add(1) == 1 {
-			w.WriteHeader(http.StatusTooManyRequests)
+	for name, lend := range map[string]func(http.RoundTripper) http.RoundTripper{
+		"http.Transport": func(base http.RoundTripper) http.RoundTripper { return base },
+		"LendBudget":     func(base http.RoundTripper) http.RoundTripper { return retryhttp.LendBudget(base, 3) },
+	} {
+		for _, body := range []string{"", "data"} {
+			t.Run(name+" "+body, func(t *testing.T) {
+				var asked, dials atomic.Int64
+				var dead atomic.Bool
+				server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodPost && asked.Add(1) == 1 {
+						w.WriteHeader(http.StatusTooManyRequests)
+					}
+				})
+				base := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+					conn, err := new(net.Dialer).DialContext(ctx, network, address)
+					if dials.Add(1) == 1 {
+						return deadConn{conn, &dead}, err
+					}
+					return conn, err
+				}}
+				defer base.CloseIdleConnections()
+				ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 5})
+				textOf(t, send(t, base, lentRequest{method: "GET"}.to(ctx, server.URL)))
+				dead.Store(true)
+				tr := &retryhttp.Transport{Base: lend(base), Policy: retry.Policy{MaxAttempts: 3}}
+				resp := send(t, tr, lentRequest{method: "POST", body: body}.to(ctx, server.URL))
+				assert.Equal(t, [3]int64{http.StatusOK, 2, 2}, [3]int64{int64(resp.StatusCode), asked.Load(), dials.Load()})
+			})
 		}
-	})
-	base := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		if dials.Add(1) == 1 {
-			return deadConn{conn, &dead}, err
-		}
-		return conn, err
-	}}
-	defer base.CloseIdleConnections()
-	req := request(t, "GET")
-	req.URL, _ = url.Parse(server.URL)
-	textOf(t, send(t, base, req))
-	dead.Store(true)
-	req.Method = http.MethodPost
-	resp := send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}, req)
-	assert.Equal(t, [3]int64{http.StatusOK, 2, 2}, [3]int64{int64(resp.StatusCode), asked.Load(), dials.Load()})
+	}
 }
 
 // A deadConn fails to write as soon as `dead` is true.

@@ -24,9 +24,10 @@ import (
 //
 // The response reports how many of the lent retries were spent, and the unspent retries go back
 // into the Budgets. If the response has no report, all lent retries go back. If there is no
-// response, lent retries go back only if the server certainly has not processed the request. If the
-// request may be sent again, LendBudget keeps one retry in each Budget, so that this client can
-// retry the request. Example: the Budget of a GET has 3 retries. The first attempt lends 2 of them,
+// response, lent retries go back only if the server certainly has not processed the request. None
+// goes back if `base` has written the header of the request twice over HTTP/1, because the report
+// is only about the second time. If the request may be sent again, LendBudget keeps one retry in
+// each Budget, so that this client can retry the request. Example: the Budget of a GET has 3 retries. The first attempt lends 2 of them,
 // and its connection breaks. The second attempt uses the last retry, so the Budget is empty.
 //
 // Put LendBudget below a [Transport]. Then each attempt lends what is left in the Budgets. Above a
@@ -118,7 +119,9 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp.Header.Values("Age") != nil { // the report of a cached answer is about another request
 			resp.Header.Del(spentName)
 		}
-		if sent.wrote.Load() <= 1 {
+		// If the header was written twice, the earlier server may have spent some of the retries. Over
+		// HTTP/2 it has spent none, because net/http repeats only what the server has refused.
+		if sent.wrote.Load() <= 1 || resp.ProtoMajor >= 2 {
 			back(unspentOf(resp.Header.Values(spentName), lent))
 		}
 		resp.Header.Del(spentName) // the report is for the lender, not for the caller

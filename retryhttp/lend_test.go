@@ -267,12 +267,48 @@ func TestLeaseOnIdleConnections(t *testing.T) {
 	}
 }
 
+// If an HTTP/2 server refuses a request, it has spent nothing of the lease. net/http repeats the
+// request with the same lease, and the unspent retries come back. A GET to a host whose protocol is
+// still unknown is repeated by the Transport, which counts the retry.
+func TestLeaseOfARefusedStream(t *testing.T) {
+	for name, refuse := range map[string]func(h2conn, uint32){
+		"REFUSED_STREAM": func(c h2conn, stream uint32) { c.reset(stream, 0x7) },
+		"orderly GOAWAY": func(c h2conn, _ uint32) { c.goAway(0, 0) },
+	} {
+		for _, row := range lentRequests {
+			for refused, left := range map[int64]int{1: 5, 2: 5} { // the first request tells the lender the protocol
+				if refused == 1 && slices.Contains([]string{"", "GET", "HEAD", "OPTIONS", "TRACE"}, row.method) {
+					left = 1 // the lease of 3 is lost, and the Transport has taken 1
+				}
+				t.Run(fmt.Sprintf("%s, %s %s %s, request %d", name, row.method, row.key, row.body, refused), func(t *testing.T) {
+					var asked atomic.Int64
+					base := http2Server(t, func(c h2conn, stream uint32) {
+						if asked.Add(1) == refused {
+							refuse(c, stream)
+						} else {
+							c.answer(stream)
+						}
+					})
+					tr := &retryhttp.Transport{Base: retryhttp.LendBudget(base, 3), Policy: retry.Policy{MaxAttempts: 3}}
+					budget := &retry.Budget{Size: 5}
+					for range refused {
+						resp := send(t, tr, row.to(retry.WithBudget(t.Context(), budget), "http://example.test/"))
+						assert.NoError(t, retryhttp.ErrorOf(resp))
+						textOf(t, resp)
+					}
+					assert.Equal(t, [2]int64{refused + 1, int64(left)}, [2]int64{asked.Load(), int64(budget.Left())})
+				})
+			}
+		}
+	}
+}
+
 // A host speaks sometimes HTTP/1 and sometimes HTTP/2. If net/http repeats a request over HTTP/1,
 // the repeat lends no retries.
 func TestLeaseOverBothProtocols(t *testing.T) {
 	for _, row := range lentRequests {
 		for asked, want := range map[string][]string{"212": {"3"}, "2o": {"0", "0"}, "2": {"3"}, "": {"3"}} { // o: another client asks, over HTTP/1
-			if asked == "2o" && !row.byMethod() {
+			if isGet := slices.Contains([]string{"", "GET", "HEAD", "OPTIONS", "TRACE"}, row.method); asked == "2o" && !isGet {
 				want = []string{"0"}
 			}
 			t.Run(fmt.Sprintf("%s %s %s after %s", row.method, row.key, row.body, asked), func(t *testing.T) {
