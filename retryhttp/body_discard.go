@@ -52,7 +52,7 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return nil
 	}
-	limit := discardBytes
+	limit := max(discardBytes, keep+1) // one byte more than is kept, so that its end is seen
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		limit = 0 // the body is the connection: do not read, because only Close would end a Read

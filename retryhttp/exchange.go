@@ -232,7 +232,7 @@ func (x *exchange) check(err error) error {
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
 	failure := x.checks(req, x.resp, err)
-	if x.gate != nil && x.resp != nil {
+	if x.gate != nil && x.resp != nil && x.gate.told.Swap(nil) != x.resp {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}
 	if err != nil && failure == nil { // Check cannot turn an error into a success

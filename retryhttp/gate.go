@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/goretry/retry"
@@ -104,6 +105,10 @@ type passage struct {
 	x     *exchange
 	key   string
 	drawn time.Time // the end of the last pause for which a random wait was drawn
+
+	// told is an answer of a second request. A Hedge has passed it to `learn` when it arrived, so
+	// `learn` must not get it again if the Hedge returns it later.
+	told atomic.Pointer[http.Response]
 }
 
 // newPassage returns the passage of an exchange through the Gate. It returns nil if the attempts of

@@ -40,15 +40,18 @@ import (
 //
 // # Which answer is returned
 //
-// An answer is successful if its status is below 500 and the function [Check] would not retry the
-// request after this answer. For example, a 200 and a 404 are successful, and a 429, a 503 and a
-// 507 are not. A status below 400 is not successful if a Transport below the Hedge has given up on
-// the answer. If one of the two requests fails, the Hedge waits for the other request. Meanwhile
-// the body of a failed first answer is stored, so that its connection is free for the second
-// request. If this body has more than 64 KiB, or takes more than 90 ms, the first answer is
-// dropped. If the answer of the first request is a 429 or has a Retry-After, the Hedge returns it
-// at once. If both requests fail, the Hedge returns the answer of the first request, unless the
-// answer of the second request asks to wait.
+// An answer is successful if its status is below 500 and none of 408, 421, 425 and 429, and if the
+// function [Check] would not retry the request after this answer. For example, a 200 and a 404 are
+// successful, and a 429, a 503 and a 507 are not. A status below 400 is not successful if a
+// Transport below the Hedge has given up on the answer.
+//
+// If the answer of the first request is a 429 or has a Retry-After, the Hedge returns it at once.
+// If one of the two requests fails in another way, the Hedge waits for the other request. Meanwhile
+// the body of the failed answer is stored, so that its connection is free for the other request. If
+// this body has more than 64 KiB, or takes more than 90 ms, the failed answer is dropped. But if
+// this answer asks to wait, the Hedge may still return it, and its body breaks off. If both
+// requests fail, the Hedge returns the answer of the first request, unless the answer of the second
+// request asks to wait.
 //
 // The Hedge cancels the request whose answer is not returned. If this answer has already arrived,
 // the Hedge discards it as a Transport does.
@@ -98,7 +101,8 @@ type Hedge struct {
 
 // Hedged reports whether ctx is the context of the second request of a [Hedge]. Call it in the Base
 // of the Hedge. In the OnEvent of a policy, Hedged reports whether the answer of the last attempt
-// came from a second request. Package retrylog logs this as "hedged".
+// came from a second request. Package retrylog logs this as "hedged". If the Base of a Hedge is
+// another Hedge, only the second request of the outer Hedge counts in OnEvent.
 func Hedged(ctx context.Context) bool { return ctxvalue.Hedged(ctx) }
 
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
@@ -132,6 +136,9 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 		fallthrough
 	default:
 		won = r.end(first, true)
+	}
+	if r.attempt != nil {
+		r.attempt.x.hedged.Store(won.second)
 	}
 	return won.answer()
 }
@@ -216,15 +223,7 @@ func (r *race) begin(q *raceRequest) {
 // hedge sends the second request, unless the first request has ended, a Gate holds back requests,
 // or a Budget is empty.
 func (r *race) hedge() {
-	ctx := retry.WithBudget(r.ctx, r.budget)
-	if ctx.Err() != nil || r.attempt != nil && r.attempt.x.gate.holds() {
-		return
-	}
-	switch lent, back := retry.LendBudget(ctx, 1, false); {
-	case lent == 0:
-		return
-	case !r.join():
-		back(lent)
+	if r.ctx.Err() != nil || r.attempt != nil && r.attempt.x.gate.holds() || !r.join() {
 		return
 	}
 	q, returned := r.second, false
@@ -241,15 +240,23 @@ func (r *race) hedge() {
 		r.end(q, q.ok)
 		close(r.over)
 	}()
-	q.send()
+	if q.send(); !q.ok && r.waitsForFirst() {
+		q.release()
+	}
 	returned = true
 }
 
-// join adds the second request to the race. It returns false if the race is over.
+// join adds the second request to the race, and takes its retries from the Budgets. It returns
+// false if the race is over, or if a Budget is empty. The lock is held while the retries are taken:
+// if the race were over by then, they would have to be put back, and meanwhile the Transport could
+// find an empty Budget.
 func (r *race) join() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.won != nil {
+		return false
+	}
+	if lent, _ := retry.LendBudget(retry.WithBudget(r.ctx, r.budget), 1, false); lent == 0 {
 		return false
 	}
 	r.over, r.second = make(chan struct{}), &raceRequest{second: true}
@@ -276,16 +283,17 @@ func (q *raceRequest) send() {
 // to wait. If the answer of a second request asks to wait, `judge` closes the Gate of the
 // Transport.
 func (q *raceRequest) judge() {
-	// If there is no Transport above, q.r.req is the caller's own request. The caller may change it as
-	// soon as the other request has won, so q.req is used instead.
-	t, a, req := new(Transport), q.r.attempt, q.req
+	t, a := new(Transport), q.r.attempt
 	if a != nil {
-		t, req = a.x.t, q.r.req
+		t = a.x.t
 	}
-	status, failure := q.resp.StatusCode, t.StatusError(req, q.resp).judged(req)
+	// The request is q.req and not q.r.req, because the caller may change q.r.req as soon as the other
+	// request has won.
+	status, failure := q.resp.StatusCode, t.StatusError(q.req, q.resp).judged(q.req)
 	q.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
 	q.ok = status < 500 && retry.IsPermanent(failure) && !isTransient(status)
 	if q.second && q.asks && a != nil && a.x.gate != nil {
+		a.x.gate.told.Store(q.resp)
 		a.x.gate.learn(status, failure)
 	}
 }
@@ -295,25 +303,20 @@ func (q *raceRequest) judge() {
 // waits for it.
 func (r *race) settle() *raceRequest {
 	best, wins := &r.first, r.first.ok || r.first.asks
-	// If the first answer is a failure and the second request is in flight, `release` stores the body
-	// of the first answer. This frees its connection, for which the second request may be waiting.
-	kept := wins || !r.hasSecond() || best.release()
+	kept := wins || !r.waitsForSecond() || best.release()
 	won := r.end(best, wins)
-	if won == nil { // the second request may succeed
+	if won == nil { // the second request was sent
 		select {
 		case <-r.over:
-			if r.second.asks || !kept {
-				best = r.second
-			}
 		case <-r.ctx.Done():
-			if !kept {
-				best.err = asNetError(fmt.Errorf("%w (and then %w)", best.err, context.Cause(r.ctx)))
-			}
+		}
+		switch waits := r.waitsForSecond(); {
+		case !waits && (r.second.asks || !kept):
+			best = r.second
+		case waits && !kept:
+			best.err = asNetError(fmt.Errorf("%w (and then %w)", best.err, context.Cause(r.ctx)))
 		}
 		won = r.end(best, true)
-	}
-	if r.attempt != nil && won.second {
-		r.attempt.x.hedged.Store(true)
 	}
 	if r.h.OnHedge != nil && r.second != nil {
 		r.h.OnHedge(r.ctx, won.second)
@@ -321,21 +324,28 @@ func (r *race) settle() *raceRequest {
 	return won
 }
 
-// hasSecond reports whether the second request was sent. If it was not sent, hasSecond makes the
-// first request the winner, so that no second request is sent later.
-func (r *race) hasSecond() bool {
+// waitsForSecond reports whether the second request is in flight. If it was not sent,
+// waitsForSecond makes the first request the winner, so that no second request is sent later.
+func (r *race) waitsForSecond() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.second == nil {
 		r.won = &r.first
 	}
-	return r.second != nil
+	return r.second != nil && !r.second.ended
+}
+
+// waitsForFirst reports whether the first request is in flight.
+func (r *race) waitsForFirst() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.won == nil && !r.first.ended
 }
 
 // release reads the body of a failed answer into memory, so that its connection is free. Otherwise
-// the second request may wait for this connection forever, if Base is an http.Transport with
+// the other request may wait for this connection forever, if Base is an http.Transport with
 // MaxConnsPerHost. If the body is too long or too slow for `discard`, `release` drops the answer
-// and returns false.
+// and returns false. But if the answer asks to wait, `release` only cuts its body.
 func (q *raceRequest) release() (kept bool) {
 	if !hasText(q.resp) {
 		return true
@@ -354,16 +364,20 @@ func (q *raceRequest) release() (kept bool) {
 	text := (&attempt{Context: q.ctx, cancel: cancel}).discard(q.resp, discardBytes)
 	// `discard` may return at the moment when its goroutine reads the last bytes. Then the body has
 	// been read to its end, but these bytes are missing in the variable `text`.
-	if body.size.Load() != int64(len(text)) {
+	kept = body.size.Load() == int64(len(text))
+	switch {
+	case kept:
+		q.resp.Body = io.NopCloser(bytes.NewReader(text))
+	case q.asks:
+		q.resp.Body = &readBody{beginning: text, err: errDropped, ReadCloser: http.NoBody}
+	default:
 		q.resp, q.err = nil, errDropped
-		return false
 	}
-	q.resp.Body = io.NopCloser(bytes.NewReader(text))
-	return true
+	return kept
 }
 
-var errDropped = errors.New("retryhttp: the body of the first answer was too long or too slow to " +
-	"store while the second request of a Hedge was in flight")
+var errDropped = errors.New("retryhttp: the body of a failed answer was too long or too slow to " +
+	"store while the other request of a Hedge was in flight")
 
 // An endedBody stores the size of a body that was read to its end.
 type endedBody struct {

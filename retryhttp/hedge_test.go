@@ -203,7 +203,6 @@ func TestHedgeReturnsTheFirstSuccess(t *testing.T) {
 func TestHedgeDiscardsTheLoser(t *testing.T) {
 	text := func(context.Context) io.Reader { return io.LimitReader(endless{}, 5) }
 	stalls := func(ctx context.Context) io.Reader { return stalled{ctx} }
-	panics := func(context.Context) io.Reader { return reads(func([]byte) (int, error) { panic("bug in the body") }) }
 	ignores := func(context.Context) io.Reader { return takes(time.Hour) }
 	first, second := reply{after: 500 * ms, status: 200}, reply{after: 100 * ms, status: 200}
 	for _, tt := range []struct {
@@ -216,7 +215,6 @@ func TestHedgeDiscardsTheLoser(t *testing.T) {
 		{"the second succeeds although it is canceled", reply{after: 70 * ms, status: 200}, reply{after: 100 * ms, status: 200, body: text, deaf: true}, 1, 0, true},
 		{"the first succeeds although it is canceled", reply{after: 500 * ms, status: 200, body: text, deaf: true}, reply{status: 200}, 0, 0, true},
 		{"a body that stalls", reply{after: 70 * ms, status: 503, body: stalls}, second, 0, 0, true},
-		{"a body that panics", first, reply{status: 503, body: panics}, 1, 0, false},
 		{"a body that ignores its context", first, reply{status: 503, body: ignores}, 1, 0, true},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
@@ -384,7 +382,7 @@ func TestHedgeFreesTheConnectionOfAFailure(t *testing.T) {
 			assert.Equal(t, tt.text, textOf(t, resp))
 		})
 	}
-	const dropped = "the body of the first answer was too long or too slow to store while the second request of a Hedge was in flight"
+	const dropped = "the body of a failed answer was too long or too slow to store while the other request of a Hedge was in flight"
 	for _, tt := range []struct {
 		name    string
 		end     func(context.Context) (context.Context, context.CancelFunc)
@@ -418,6 +416,120 @@ func TestHedgeFreesTheConnectionOfAFailure(t *testing.T) {
 			assert.ErrorIs(t, err, tt.cause)
 			assert.Equal(t, tt.timeout, failed.Timeout())
 			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// The body of a failed second answer is stored too, so that the first request can get its
+// connection.
+func TestHedgeFreesTheConnectionOfTheSecondRequest(t *testing.T) {
+	long := strings.Repeat("x", 64<<10+1)
+	const dropped = "retryhttp: the body of a failed answer was too long or too slow to store while the other request of a Hedge was in flight"
+	for _, tt := range []struct {
+		name   string
+		second int
+		body   string
+		first  int // 0: a reset
+		hangs  bool
+		status int
+		text   string // the text, and the error of reading it
+		took   time.Duration
+	}{
+		{name: "the first request succeeds", second: 503, body: "busy", first: 200, status: 200, text: "first <nil>", took: 40 * ms},
+		{name: "the first request fails too", second: 503, body: "busy", first: 502, status: 502, text: "first <nil>", took: 40 * ms},
+		{name: "the second answer asks to wait", second: 429, body: "busy", first: 502, status: 429, text: "busy <nil>", took: 40 * ms},
+		{name: "the body is too long", second: 503, body: long, first: 200, status: 200, text: "first <nil>", took: 40 * ms},
+		{name: "the body hangs", second: 503, body: "busy", hangs: true, first: 200, status: 200, text: "first <nil>", took: 130 * ms},
+		{name: "the body is too long, and asks to wait", second: 429, body: long, first: 0, status: 429, text: long[1:] + " " + dropped, took: 40 * ms},
+		{name: "the body hangs, and asks to wait", second: 429, body: "busy", hangs: true, first: 0, status: 429, text: "busy " + dropped, took: 130 * ms},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			free := make(chan struct{}) // closed when the connection of the second answer is free
+			base := roundTrip(func(req *http.Request) (*http.Response, error) {
+				if retryhttp.Hedged(req.Context()) {
+					time.Sleep(10 * ms)
+					b := &body{Reader: strings.NewReader(tt.body), onClose: func() { close(free) }}
+					if tt.hangs {
+						b.Reader = io.MultiReader(b.Reader, stalled{req.Context()})
+					}
+					return responseWith(tt.second, b), nil
+				}
+				select {
+				case <-free:
+				case <-req.Context().Done():
+					return nil, context.Cause(req.Context())
+				}
+				if time.Sleep(10 * ms); tt.first == 0 {
+					return nil, errReset
+				}
+				return responseWith(tt.first, strings.NewReader("first")), nil
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			began := time.Now()
+			resp := send(t, &retryhttp.Hedge{Base: base, After: 20 * ms}, request(t, "GET").WithContext(ctx))
+			assert.Equal(t, tt.took, time.Since(began))
+			assert.Equal(t, tt.status, resp.StatusCode)
+			text, err := io.ReadAll(resp.Body)
+			assert.Equal(t, tt.text, fmt.Sprint(string(text), " ", err))
+		})
+	}
+}
+
+// The first answer is dropped only if its body has more than 64 KiB, and only if the second request
+// is still in flight.
+func TestHedgeKeepsTheFirstAnswer(t *testing.T) {
+	zeros := func(size int) func(context.Context) io.Reader {
+		return func(context.Context) io.Reader { return bytes.NewReader(make([]byte, size)) }
+	}
+	for _, tt := range []struct {
+		name   string
+		size   int
+		second reply // is sent after 50 ms, and has failed with the status 502 or a reset
+		status int
+	}{
+		{"64 KiB", 64 << 10, reply{after: 100 * ms, status: 502}, 500},
+		{"more than 64 KiB", 64<<10 + 1, reply{after: 100 * ms, status: 502}, 502},
+		{"more than 64 KiB after a reset of the second", 64<<10 + 1, reply{after: 10 * ms}, 500},
+		{"more than 64 KiB after a 502 of the second", 64<<10 + 1, reply{after: 10 * ms, status: 502}, 500},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := script(reply{after: 100 * ms, status: 500, body: zeros(tt.size)}, tt.second)
+			resp := send(t, &retryhttp.Hedge{Base: base, After: 50 * ms})
+			assert.Equal(t, tt.status, resp.StatusCode)
+			if tt.status == 500 {
+				assert.Len(t, textOf(t, resp), tt.size)
+			}
+		})
+	}
+}
+
+// At the end of the context, the answer does not depend on chance: if the second request has
+// failed, its answer is returned if it asks to wait.
+func TestHedgeAtTheDeadline(t *testing.T) {
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			base := script(reply{after: time.Hour, status: 200}, reply{after: 10 * ms, status: 429, wait: 9})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			resp := send(t, &retryhttp.Hedge{Base: base, After: 50 * ms}, request(t, "GET").WithContext(ctx))
+			require.Equal(t, 429, resp.StatusCode)
+			require.Equal(t, "answer 2", textOf(t, resp))
+		})
+	}
+}
+
+// The first request may fail at the moment when the second is due. If the second request is not
+// sent, it takes nothing from the Budget, not even for a moment.
+func TestHedgeTakesNothingForARequestThatIsNotSent(t *testing.T) {
+	for range 10_000 {
+		synctest.Test(t, func(t *testing.T) {
+			base := script(reply{after: 50 * ms, status: 503}, reply{status: 200})
+			ctx := retry.WithBudget(t.Context(), &retry.Budget{Size: 1})
+			tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Policy: retry.Policy{MaxAttempts: 2}}
+			resp := send(t, tr, request(t, "GET").WithContext(ctx))
+			require.Equal(t, 200, resp.StatusCode)
+			require.NoError(t, resp.Body.Close())
 		})
 	}
 }
@@ -463,6 +575,7 @@ func TestHedgeStoresAWholeBody(t *testing.T) {
 // panics in the first request, the caller can recover the panic.
 func TestHedgePanics(t *testing.T) {
 	panics := func(*http.Request) { panic("bug in Base") }
+	broken := func(context.Context) io.Reader { return reads(func([]byte) (int, error) { panic("bug in the body") }) }
 	exits := func(*http.Request) { runtime.Goexit() }
 	const second = "retryhttp: panic in the second request of a Hedge, in the RoundTripper *retryhttp_test.scripted or in a function that reads its answer: "
 	ok, fails := reply{after: time.Second, status: 200}, reply{after: 10 * ms, deaf: true, last: panics}
@@ -475,6 +588,7 @@ func TestHedgePanics(t *testing.T) {
 		{"a panic in the second", ok, fails, 2, second + "bug in Base"},
 		{"a panic in the second after the first has answered", reply{after: 55 * ms, status: 200}, fails, 2, ""},
 		{"a panic in the second after the first has failed", reply{after: 55 * ms, status: 503}, fails, 2, second + "bug in Base"},
+		{"a panic in the body of a failed second answer, which is stored", ok, reply{status: 503, body: broken}, 2, second + "bug in the body"},
 		{"Goexit in the second", ok, reply{after: 10 * ms, last: exits}, 2, second + "<nil>"},
 		{"the first panics", reply{after: 20 * ms, last: panics}, ok, 1, "panic"},
 		{"the first panics when it is late", reply{after: 70 * ms, last: panics}, ok, 2, "panic"},
@@ -584,6 +698,50 @@ func TestHedgeUnderATransport(t *testing.T) {
 		assert.Equal(t, "answer 1", textOf(t, send(t, tr)))
 		assert.Equal(t, 60*ms, closed)
 	})
+}
+
+// The 429 of a second request closes the Gate when it arrives. If the Hedge returns this 429 later,
+// the Gate is not closed again.
+func TestHedgeClosesTheGateOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, closings := time.Now(), []string{}
+		gate := &retryhttp.Gate{OnClose: func(_ string, wait time.Duration, _ error) {
+			closings = append(closings, fmt.Sprint(wait, " at ", time.Since(began)))
+		}}
+		base := script(reply{after: 5 * time.Second}, reply{after: 10 * ms, status: 429, wait: 1}, reply{status: 429, wait: 2}, reply{status: 200})
+		tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Gate: gate, Policy: retry.Policy{MaxAttempts: 3}}
+		assert.Equal(t, "answer 4", textOf(t, send(t, tr)))
+		require.Len(t, closings, 2)
+		assert.Equal(t, "1s at 60ms", closings[0])
+		assert.Regexp(t, "^2s at 6", closings[1], "an answer without a second request")
+	})
+}
+
+// A failover sends a request again, with its own copy of the request, if the answer is a 429.
+type failover struct{ below http.RoundTripper }
+
+func (f failover) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	resp, err := f.below.RoundTrip(req)
+	if err == nil && resp.StatusCode == http.StatusTooManyRequests {
+		_ = resp.Body.Close()
+		req.URL.RawPath = "/" // the Hedge finds the Transport by the other fields
+		return f.below.RoundTrip(req)
+	}
+	return resp, err
+}
+
+// A RoundTripper between the Transport and the Hedge may change its copy of the request as soon as
+// RoundTrip has returned. The race detector fails this test if the Hedge still reads the copy.
+func TestHedgeLeavesTheRequestToTheRoundTripperAbove(t *testing.T) {
+	for range 2000 {
+		synctest.Test(t, func(t *testing.T) {
+			base := script(reply{after: 100 * ms, status: 429}, reply{after: 50 * ms, status: 503, deaf: true}, 200)
+			tr := &retryhttp.Transport{Base: failover{&retryhttp.Hedge{Base: base, After: 50 * ms}}, Policy: retry.Policy{MaxAttempts: 2}}
+			require.Equal(t, 200, send(t, tr).StatusCode)
+			time.Sleep(time.Hour)
+		})
+	}
 }
 
 // ErrorOf, Result and the Request of the response are the same with and without a Hedge above the
@@ -746,6 +904,43 @@ func TestHedgeIsReported(t *testing.T) {
 			assert.Equal(t, []string{"attempt_finished 1", "attempt_finished 3"}, hedged)
 		}
 	})
+}
+
+// If Base calls a Hedge twice in one attempt, Hedged is about the second call. If a Hedge is below
+// another Hedge, Hedged is about the outer Hedge.
+func TestHedgedOfSeveralRaces(t *testing.T) {
+	nested := func(below http.RoundTripper) http.RoundTripper {
+		return &retryhttp.Hedge{Base: below, After: 100 * ms}
+	}
+	twice := func(below http.RoundTripper) http.RoundTripper { return failover{below} }
+	for _, tt := range []struct {
+		name    string
+		above   func(http.RoundTripper) http.RoundTripper
+		replies []any
+		want    bool
+	}{
+		{"the second call has no second request", twice, []any{reply{after: 300 * ms}, reply{after: 10 * ms, status: 429}, reply{status: 200}}, false},
+		{"only the second call has a second request", twice, []any{reply{status: 429}, reply{after: 300 * ms, status: 200}, reply{status: 200}}, true},
+		{"the second request of the outer Hedge is answered", nested, []any{reply{after: time.Second, status: 200}, reply{after: time.Second, status: 200}, reply{status: 200}}, true},
+		{"the first request of the outer Hedge is answered, by the inner Hedge's first", nested, []any{
+			reply{after: 300 * ms, status: 200}, reply{after: time.Second, status: 200}, reply{after: 70 * ms, status: 503}, reply{after: 10 * ms, status: 429},
+		}, false},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			var hedged []bool
+			tr := &retryhttp.Transport{
+				Base: tt.above(&retryhttp.Hedge{Base: script(tt.replies...), After: 50 * ms}),
+				Policy: retry.Policy{MaxAttempts: 2, OnEvent: func(ctx context.Context, e retry.Event) {
+					if e.Kind == retry.AttemptFinished {
+						hedged = append(hedged, retryhttp.Hedged(ctx))
+					}
+				}},
+			}
+			assert.Equal(t, 200, send(t, tr).StatusCode)
+			assert.Equal(t, []bool{tt.want}, hedged)
+			time.Sleep(time.Hour)
+		})
+	}
 }
 
 // The test sends 200 requests a second to a server whose answers take 10 ms, with a timeout of 2 s.
