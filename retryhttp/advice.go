@@ -27,9 +27,9 @@ const (
 
 // AdviceOf is the function that a [Transport] calls if its field Advise is nil. It reads the header
 // Retry-After (RFC 9110 section 10.2.3). The value of the header is a number of seconds or a date.
-// A number may have a fraction. A date has one of the three formats of HTTP. It may end with UTC or
-// +0000 instead of GMT. Any other value is ignored. If there are several values, the longest wait
-// applies.
+// A number may have a fraction. A date has one of the three formats of HTTP. It may end with UTC
+// instead of GMT, and a date such as "Sun, 06 Nov 1994 08:49:37 +0000" may end with +0000. Any
+// other value is ignored. If there are several values, the longest wait applies.
 //
 // The wait until a date is measured from the Date of the response, so both times come from the
 // server's clock. The Age of the response is subtracted from the wait, because the response has
@@ -63,7 +63,7 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 
 // VendorAdvice is a function for the field Advise of a [Transport]. Besides Retry-After it reads
 // the headers of several vendors. If the response has several of these headers, the first row of
-// the table that applies gives the wait:
+// the table that applies gives the wait. Here the last three rows count as one row:
 //
 //	Retry-After-Ms, X-Ms-Retry-After-Ms  milliseconds        OpenAI, Azure
 //	Retry-After                          see AdviceOf        RFC 9110 section 10.2.3
@@ -174,7 +174,8 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	var remaining, value string
 	members := strings.SplitN(list(resp, "Ratelimit"), ",", headerElements+1)
 	for _, member := range members[:min(len(members), headerElements)] {
-		if strings.Contains(member, `"`) { // in draft 10 of RateLimit, each member is another quota
+		if strings.ContainsAny(member, `";`) { // in draft 10 of RateLimit, each member is a quota
+			add(remaining, value)
 			remaining, value = "", ""
 		}
 		for parameter := range strings.SplitSeq(member, ";") {
@@ -185,8 +186,8 @@ func reset(resp *http.Response) (longest time.Duration, ok bool) {
 				value = v
 			}
 		}
-		add(remaining, value)
 	}
+	add(remaining, value) // in draft 07, all members together are one quota
 	for _, prefix := range [...]string{"Ratelimit-", "X-Ratelimit-", "X-Rate-Limit-"} {
 		add(first(resp, prefix+"Remaining"), first(resp, prefix+"Reset"))
 	}

@@ -63,7 +63,8 @@ func readBeginning(resp *http.Response, limit int64) *readBody {
 // name. `judge` may keep the data. It gets neither comments nor events without data. If `judge` is
 // nil, every event is accepted. If `check` is nil, the function Check is used.
 //
-// If the stream ends or breaks off before `judge` has accepted an event, the attempt has failed. If
+// If the stream ends or breaks off before `judge` has accepted an event, the attempt has failed.
+// The answer to a HEAD, and a 204, 205 or 304, has no stream, and is accepted without an event. If
 // `judge` has not decided after the first 64 KiB of the stream, the stream is accepted. The caller
 // reads the whole stream, including the events that `judge` got.
 //
@@ -75,7 +76,7 @@ func FirstEvent(
 ) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
 		failure := check.orDefault()(req, resp, err)
-		if failure != nil || !hasText(resp) && !isEmpty(req, resp) || !isEvents(resp) {
+		if failure != nil || resp == nil || !hasContent(req, resp) || !isEvents(resp) {
 			return failure
 		}
 		encoding := resp.Header.Get("Content-Encoding")
@@ -116,11 +117,13 @@ func hasText(resp *http.Response) bool {
 		resp.Body != nil && resp.Body != http.NoBody
 }
 
-// isEmpty reports whether a response is a 200 with an empty body, and the method of its request is
-// not HEAD. A caller of a Check may pass no request: then the method is not HEAD.
-func isEmpty(req *http.Request, resp *http.Response) bool {
-	return resp != nil && resp.Body == http.NoBody && resp.StatusCode == http.StatusOK &&
-		(req == nil || req.Method != http.MethodHead)
+// hasContent reports whether a response has content, which may be empty. It looks at the method and
+// the status (RFC 9110 section 6.4.1), because net/http does not use http.NoBody for all responses
+// without content. A caller of a Check may pass no request: then the method is not HEAD.
+func hasContent(req *http.Request, resp *http.Response) bool {
+	return (req == nil || req.Method != http.MethodHead) && resp.Body != nil &&
+		resp.StatusCode >= 200 && resp.StatusCode != http.StatusNoContent &&
+		resp.StatusCode != http.StatusResetContent && resp.StatusCode != http.StatusNotModified
 }
 
 // isEvents reports whether a response is a stream of events.

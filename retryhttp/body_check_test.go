@@ -132,8 +132,9 @@ func TestFirstEvent(t *testing.T) {
 	}
 }
 
-// A response that `check` refuses is not read. A body that is not a stream of events, or that is
-// compressed, is not read either.
+// A response that `check` refuses is not read. A response that has no content is not read either,
+// even if its Body is not http.NoBody, as with net/http over HTTP/2. A body that is not a stream of
+// events, or that is compressed, is not read either.
 func TestFirstEventOfSomethingElse(t *testing.T) {
 	judged, boom := errors.New("judged"), errors.New("boom")
 	judge := func(*http.Response, string, []byte) (bool, error) { return false, judged }
@@ -153,8 +154,13 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 		read         bool
 	}{
 		{"no content", "GET", answer(204, empty()), nil, nil, judge, nil, false},
+		{"no content, over HTTP/2", "GET", answer(204, streamOf("")), nil, nil, judge, nil, false},
+		{"reset content, over HTTP/2", "GET", answer(205, streamOf("")), nil, nil, judge, nil, false},
+		{"not modified, over HTTP/2", "GET", answer(304, streamOf("")), nil, nil, judge, nil, false},
 		{"no body for HEAD", "HEAD", empty(), nil, nil, judge, nil, false},
+		{"no body for HEAD, over HTTP/2", "HEAD", streamOf(""), nil, nil, judge, nil, false},
 		{"no body for GET", "GET", empty(), nil, nil, judge, io.ErrUnexpectedEOF, true},
+		{"no body for POST, and a 201", "POST", answer(201, empty()), nil, nil, judge, io.ErrUnexpectedEOF, true},
 		{"JSON", "GET", typed("application/json", strings.NewReader(event)), nil, nil, judge, nil, false},
 		{"no type", "GET", textResponse(200, event), nil, nil, judge, nil, false},
 		{"a connection", "GET", answer(101, streamOf(event)), nil, nil, judge, nil, false},

@@ -47,12 +47,12 @@ import (
 // server has stopped reading an upload on the same connection, or net/http decompresses a gzip body
 // whose decompression takes seconds. net/http may have 4 MiB of such a body in memory.
 //
-// An error event before the first piece of the answer becomes a [*StreamError]. The error is
-// permanent if the request is invalid, not allowed or not paid for. LLM knows the codes that
-// Anthropic, OpenAI, Gemini and some other vendors documented in November 2026. If the status is
-// 400 or above, the status decides about an error with any other code. In a stream with a status
-// below 400, an error with any other code is retried, unless the code is the number of a status
-// that is not retried, such as 400. An error event after the first piece of the answer reaches the
+// In a stream with a status below 400, an error event before the first piece of the answer becomes
+// a [*StreamError]. The error is permanent if the request is invalid, not allowed or not paid for.
+// LLM knows the codes that Anthropic, OpenAI, Gemini and some other vendors documented in November
+// 2026. An error with any other code is retried, unless the code is the number of a status that is
+// not retried, such as 400. In a stream with a status of 400 or above, an error event is read like
+// the JSON body of an error: see above. An error event after the first piece of the answer reaches the
 // caller unchanged. A JSON body with a status below 400 also reaches the caller unchanged, even if
 // it contains only an error, as some bodies of OpenRouter do.
 func LLM(p retry.Policy) *Transport {
@@ -131,7 +131,7 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 	accept := func(*http.Request, *http.Response, error) error { return nil }
 	judge := func(_ *http.Response, event string, data []byte) (more bool, err error) {
-		said = failureIn(data)
+		said = failureOf(event, data)
 		return !said.isError && said.isOpening(event, data), nil
 	}
 	_ = FirstEvent(accept, judge)(req, resp, nil) // the error for a stream without an event is ignored
@@ -154,12 +154,8 @@ func unpaidText(code string) string {
 // judgeLLM returns an error for an error event. The result `more` is true after an event that
 // vendors send before the first piece of an answer.
 func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error) {
-	found := failureIn(data)
-	switch {
-	case found.isError:
-	case event == "error":
-		found.Type = "" // the type "error" does not say which error it is
-	default:
+	found := failureOf(event, data)
+	if !found.isError {
 		return found.isOpening(event, data), nil
 	}
 	failed := &StreamError{
@@ -186,6 +182,16 @@ type failureLLM struct {
 	isError bool   // the body or the event describes an error
 }
 
+// failureOf reads an event. Some vendors write only into its name that it is an error.
+func failureOf(event string, data []byte) failureLLM {
+	found := failureIn(data)
+	found.isError = found.isError || isFailed(event)
+	return found
+}
+
+// isFailed reports whether the name or the type of an event says that the answer has failed.
+func isFailed(event string) bool { return event == "error" || event == "response.failed" }
+
 // failureIn reads a body or the data of an event. If the data is a list, failureIn reads the first
 // element, because Gemini sends a list if the request did not ask for a stream of events.
 func failureIn(data []byte) (found failureLLM) {
@@ -205,7 +211,7 @@ func failureIn(data []byte) (found failureLLM) {
 	if !isError(inner) {
 		inner = e.Response.Error
 	}
-	text, failed := "", event == "error" || event == "response.failed"
+	text, failed := "", isFailed(event)
 	_ = json.Unmarshal(inner, &text)
 	switch {
 	case text == "" && isError(inner):
@@ -215,7 +221,7 @@ func failureIn(data []byte) (found failureLLM) {
 		// There is no error object to read. The fields next to the key "error" are already in `found`.
 		found.Message, found.isError = cmp.Or(found.Message, text), true
 		if failed {
-			found.Type = ""
+			found.Type = "" // it does not say which error it is
 		}
 	}
 	found.event = event

@@ -17,8 +17,9 @@ type StreamError struct {
 	unpaid string // the code that says that the account cannot pay; "": no such code
 }
 
-// Error returns one line with the Type and the Message. Both are quoted. At most 128 bytes of the
-// Type and 512 bytes of the Message are printed. If the account cannot pay, the line says so.
+// Error returns one line with the Type and the Message. Both are quoted. At most 128 characters of
+// the Type and 512 characters of the Message are printed. If the account cannot pay, the line says
+// so.
 func (e *StreamError) Error() string {
 	return fmt.Sprintf("retryhttp: the stream began with an error: %.128q: %.512q",
 		e.Type, e.Message) + unpaidText(e.unpaid)
