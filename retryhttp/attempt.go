@@ -39,7 +39,9 @@ type attempt struct {
 	// proof that the server has not processed the request is !mayBeDone.
 	unsent bool
 
-	status  int   // the status of the response; 0: there was no response
+	// status is the status of the response, or 0 if there was no response. Until the request is sent,
+	// status is that of the attempt before.
+	status  int
 	failure error // the error if the attempt has failed; nil: it succeeded, or has not ended yet
 
 	// The field `before` is the error of an earlier request that belonged to this attempt. net/http or
@@ -73,13 +75,14 @@ func (a *attempt) send() (*http.Response, error) {
 	if isReplayable(a.req) {
 		a.before = a.sent.repeated(resp)
 	}
+	a.mayBeDone = a.before != nil || !undone(resp.StatusCode)
 	if inner := stopInfoOf(resp); inner != nil {
 		resp.Request = inner.original // ErrorOf must not return the error of the Transport below
 		if e := (*retry.Error)(nil); errors.As(inner.err, &e) {
 			a.before = cmp.Or(e.Before, a.before)
 		}
+		a.mayBeDone = a.before != nil || inner.attempt.mayBeDone || inner.attempt.x.mayBeDone
 	}
-	a.mayBeDone = a.before != nil || !undone(resp.StatusCode)
 	switch req := resp.Request; {
 	case req == nil || req == a.req:
 		resp.Request = a.x.req
@@ -88,8 +91,9 @@ func (a *attempt) send() (*http.Response, error) {
 	}
 	a.given = resp.Request
 	// Over HTTP/2, a Read waits for a lock that net/http holds while it writes to the connection. If
-	// the server has stopped reading, this write may hang, and no context ends the Read.
-	a.readEnds = a.x.plain && resp.ProtoMajor < 2
+	// the server has stopped reading, this write may hang, and no context ends the Read. Over TLS, a
+	// Read ends when the connection is closed, and before that, Close writes for up to 5 s.
+	a.readEnds = a.x.plain && resp.ProtoMajor < 2 && resp.TLS == nil
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)
 	}
@@ -118,7 +122,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if a.x.needsProof || hasKey(a.req) && !hedgeable(a.req) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
 	}
-	a.mayBeDone = true
+	a.mayBeDone, a.status = true, 0
 	a.to.store(a.req)
 	resp, err := a.x.t.base().RoundTrip(a.req)
 	if err != nil {

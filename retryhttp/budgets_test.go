@@ -224,6 +224,15 @@ func TestRetriesThatSkipTheBudget(t *testing.T) {
 		"there is no body for the retry": ofRequest(func(req *http.Request) {
 			req.Body, req.GetBody = io.NopCloser(strings.NewReader("x")), func() (io.ReadCloser, error) { return nil, errReset }
 		}),
+		"there is no token in time": ofTransport(func(tr *retryhttp.Transport) {
+			tr.Policy.AttemptTimeout = time.Second
+			tr.Prepare = func(req *http.Request, attempt int, _ error) error {
+				if attempt > 1 {
+					<-req.Context().Done()
+				}
+				return req.Context().Err()
+			}
+		}),
 		"a Gate refuses the retry": func(tr *retryhttp.Transport, req *http.Request) {
 			tr.Gate = &retryhttp.Gate{Max: time.Hour}
 			time.AfterFunc(time.Second/2, func() {

@@ -74,11 +74,19 @@ func overHTTP1(conn net.Conn) bool {
 //
 // A server does not process a request before it has the whole header. So if no header was written,
 // the server has done nothing. This conclusion does not hold if the request was canceled or timed
-// out, because http.Transport may then return while it is still writing.
+// out, because http.Transport may then return while it is still writing. If a Transport below has
+// made several attempts, an earlier one may have timed out, so the conclusion does not hold either.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
-	unsent := e.asked.Load() &&
-		(e.got.Load() == gotNone || !canceled && !gaveUp(err) && e.wrote.Load() == 0)
+	unsent := e.asked.Load() && (e.got.Load() == gotNone ||
+		!canceled && !gaveUp(err) && !isOfSeveral(err) && e.wrote.Load() == 0)
 	return !unsent && !refused(err)
+}
+
+// isOfSeveral reports whether err is the error of a Transport below that has made several attempts.
+// Such an error is only about the last of them.
+func isOfSeveral(err error) bool {
+	var e *retry.Error
+	return errors.As(err, &e) && e.Attempts > 1
 }
 
 // The method `repeated` returns errAgain if http.Transport itself has repeated the request because

@@ -75,6 +75,7 @@ type exchange struct {
 	hedged     atomic.Bool    // the answer of the last attempt came from the second request of a Hedge
 	last       *attempt       // the last attempt; nil before the first attempt
 	lost       *attempt       // an earlier attempt whose answer was lost (see isLost); nil: none
+	mayBeDone  bool           // the server may have processed an attempt before the last one
 	failure    error          // what Check returned last; nil: success, or Check was not called yet
 	resp       *http.Response // the last attempt's response; nil: none, or discarded, or returned
 
@@ -188,6 +189,9 @@ func (x *exchange) attempt(ctx context.Context) error {
 		// This must come after Check, which may read the body, close it, and set another body.
 		x.resp.Body = cancelAtEnd(x.resp.Body, a.cancel, &a.body)
 	}
+	if !a.to.known.Load() { // Base got no request, so the loop gives the retry back to the Budgets
+		return retry.NotAttempted(x.failure)
+	}
 	return x.failure
 }
 
@@ -198,7 +202,8 @@ func (x *exchange) attempt(ctx context.Context) error {
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
-		a = &attempt{number: before.number}
+		a = &attempt{number: before.number, status: before.status}
+		x.mayBeDone = x.mayBeDone || before.mayBeDone
 		// If a 4xx ends the call, the error of x.lost becomes the field Before of the call's error, as a
 		// possible cause of the 4xx. An attempt without a response is a more likely cause than an attempt
 		// with a response such as a 503.
@@ -217,10 +222,8 @@ func (x *exchange) next() *attempt {
 // parameter err is nil, x.resp is the response. Otherwise x.resp is nil, and err says why there is
 // no response.
 func (x *exchange) check(err error) error {
-	// Prepare or GetBody has failed, so Base got no request. NotAttempted makes the loop give the
-	// retry back to the Budgets.
-	if unsent, ok := err.(unsentError); ok {
-		return retry.NotAttempted(retry.Permanent(unsent.error))
+	if unsent, ok := err.(unsentError); ok { // Prepare or GetBody has failed, so Base got no request
+		return retry.Permanent(unsent.error)
 	}
 	req := x.last.req
 	if _, late := err.(*timeoutError); late {
@@ -344,9 +347,9 @@ func (x *exchange) discard() {
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
 //     lost. Then Before is the error of that request. Either an earlier attempt has sent the
-//     request, or net/http or a Transport below has sent it within the last attempt. But if the
-//     loop has set Before, `complete` does not change it. The loop sets Before if the last error is
-//     only a timeout, for example because Check did not return in time.
+//     request, or net/http or a Transport below has sent it within the last attempt. Without such a
+//     request, `complete` does not change Before. The loop sets Before if the last error is only a
+//     timeout, for example because Check did not return in time.
 //
 // OnEvent has already got the event CallFinished, without these details.
 func (x *exchange) complete(err error) error {
@@ -360,8 +363,8 @@ func (x *exchange) complete(err error) error {
 			e.Cause = errSetNoBudgets
 		}
 	}
-	if x.last != nil && x.last.status/100 == 4 && e.Before == nil {
-		e.Before = cmp.Or(x.last.before, x.lost.lostAs())
+	if x.last != nil && x.last.status/100 == 4 {
+		e.Before = cmp.Or(x.last.before, x.lost.lostAs(), e.Before)
 	}
 	return err
 }

@@ -46,12 +46,54 @@ func TestAnswerThatIsLost(t *testing.T) {
 		}
 		return retryhttp.Check(req, resp, err)
 	}
+	// The function `prepares` sets a Prepare that takes so long in an attempt, and then fails with err.
+	prepares := func(attempt int, takes time.Duration, err error) edit {
+		return ofTransport(func(tr *retryhttp.Transport) {
+			tr.Policy.AttemptTimeout = time.Second
+			tr.Prepare = func(_ *http.Request, n int, _ error) error {
+				if n != attempt {
+					return nil
+				}
+				time.Sleep(takes)
+				return err
+			}
+		})
+	}
+	// The function `keyed` adds an Idempotency-Key, with which an attempt is traced.
+	keyed := func(e edit) edit {
+		return func(tr *retryhttp.Transport, req *http.Request) {
+			e.apply(tr, req)
+			req.Header.Set("Idempotency-Key", "k")
+		}
+	}
+	type step = func(*http.Request) (*http.Response, error)
+	unconnected := step(traced("asks", script(refused).RoundTrip))
 	for _, tt := range []struct {
 		name  string
 		edit  edit
 		steps []any
 		want  string // the text of Before; "": Before is nil
 	}{
+		{"a reset, a 429, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, 429}, "connection reset by peer"},
+		{"a reset, no token in time, and then a 412", prepares(2, time.Second+1, nil), []any{errReset, 412}, "connection reset by peer"},
+		{"a reset, a 429, and then a Check that is late", ofTransport(func(tr *retryhttp.Transport) {
+			tr.Policy.AttemptTimeout, tr.Policy.MaxAttempts = time.Second, 3
+			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+				if resp != nil && resp.StatusCode == 412 {
+					time.Sleep(time.Second + 1)
+				}
+				return retryhttp.Check(req, resp, err)
+			}
+		}), []any{errReset, 429, 412}, "connection reset by peer"},
+		{"a Transport below may still be writing, and then gets no connection", keyed(below), []any{
+			step(traced("asks got", script(context.DeadlineExceeded).RoundTrip)), unconnected, unconnected, unconnected, 412,
+		}, "attempts exhausted after 4 attempts: dial tcp: connection refused"},
+		{"a Transport below gets no connection, and says so", keyed(below), []any{
+			unconnected, unconnected, unconnected, unconnected, 412,
+		}, ""},
+		{"no token in time", prepares(1, time.Second+1, nil), []any{412}, ""},
+		{"no token in time, with a key", keyed(prepares(1, time.Second+1, nil)), []any{412}, ""},
+		{"no token, and no answer before", prepares(2, 0, errNoAnswer), []any{errReset}, ""},
 		{"a reset", nil, []any{errReset, 412}, "connection reset by peer"},
 		{"503", nil, []any{503, 412}, "503 Service Unavailable"},
 		{"504, and then a reset", nil, []any{504, errReset, 412}, "connection reset by peer"},
@@ -112,13 +154,22 @@ func TestAnswerThatIsLost(t *testing.T) {
 			assert.False(t, errors.Is(err, errReset), "errors.Is does not find Before")
 		})
 	}
-	bubble(t, "a Transport below sends a POST twice, so a 429 does not prove that nothing was processed", func(t *testing.T) {
-		base := script(errReset, 429)
-		inner := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Idempotent: func(*http.Request) bool { return true }}
-		resp := send(t, &retryhttp.Transport{Base: inner, Policy: retry.Policy{MaxAttempts: 4}}, request(t, "POST"))
-		assert.Equal(t, []any{429, 2}, []any{resp.StatusCode, base.count()})
-		assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(retryhttp.ErrorOf(resp)))
-	})
+	for _, first := range []any{errReset, 409, 500} {
+		for name, between := range map[string]func(http.RoundTripper) http.RoundTripper{
+			"": func(below http.RoundTripper) http.RoundTripper { return below },
+			", and another Transport between them": func(below http.RoundTripper) http.RoundTripper {
+				return &retryhttp.Transport{Base: below, Policy: retry.Policy{MaxAttempts: 1}}
+			},
+		} {
+			bubble(t, fmt.Sprintf("a Transport below sends a POST twice (%v), so a 429 does not prove that nothing was processed%s", first, name), func(t *testing.T) {
+				base := script(first, 429)
+				inner := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2}, Check: failing, Idempotent: func(*http.Request) bool { return true }}
+				resp := send(t, &retryhttp.Transport{Base: between(inner), Policy: retry.Policy{MaxAttempts: 4}}, request(t, "POST"))
+				assert.Equal(t, []any{429, 2}, []any{resp.StatusCode, base.count()})
+				assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(retryhttp.ErrorOf(resp)))
+			})
+		}
+	}
 }
 
 var errNoAnswer = errors.New("no answer")

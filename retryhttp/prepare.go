@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -26,6 +27,9 @@ func (a *attempt) prepare() (err error) {
 		}
 	}()
 	err = x.t.Prepare(a.req, a.number, x.failure)
+	if late, is := context.Cause(a).(*timeoutError); is && err == nil {
+		err = late // Base would not send the request, but would not report that to the trace either
+	}
 	if prepared = err == nil; prepared {
 		a.req.Body = before.replacedBy(a.req.Body)
 	}

@@ -166,6 +166,7 @@ func TestPrepareThatFailsLate(t *testing.T) {
 		want    error
 		prepare int
 	}{
+		{"it succeeds too late", func(context.Context) error { return nil }, context.DeadlineExceeded, 3},
 		{"for its own reason", func(context.Context) error { return errRevoked }, errRevoked, 1},
 		{"because of the context", func(ctx context.Context) error { return ctx.Err() }, context.DeadlineExceeded, 3},
 		{"because of the cause of the context", context.Cause, context.DeadlineExceeded, 3},
