@@ -266,6 +266,44 @@ func TestDiscardWhenCloseDoesNotEndARead(t *testing.T) {
 	}
 }
 
+// The Close of a TLS connection writes an alert, for up to 5 s. If the server has stopped reading,
+// neither a retry nor Result waits for it.
+func TestDiscardOverTLSToAServerThatStopsReading(t *testing.T) {
+	certificates := certificatesForTests()
+	synctest.Test(t, func(t *testing.T) {
+		base := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DialContext: func(context.Context, string, string) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				defer server.Close()
+				conn := tls.Server(server, &tls.Config{Certificates: certificates})
+				_, _ = http.ReadRequest(bufio.NewReader(conn))
+				_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nsorry")
+				time.Sleep(time.Minute)
+			}()
+			return client, nil
+		}}
+		start, tr := time.Now(), &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(ms)}}
+		req := request(t, "GET")
+		req.URL.Scheme = "https"
+		resp := send(t, tr, req)
+		assert.Equal(t, 100*ms, time.Since(start))
+		_, err := retryhttp.Result(resp, nil)
+		var e *retryhttp.StatusError
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, "sorry", string(e.Body))
+		assert.Equal(t, 200*ms, time.Since(start))
+		time.Sleep(time.Hour) // until the last Read has ended
+	})
+}
+
+// certificatesForTests returns the certificates of httptest.
+func certificatesForTests() []tls.Certificate {
+	of := httptest.NewUnstartedServer(nil)
+	of.StartTLS()
+	defer of.Close()
+	return of.TLS.Certificates
+}
+
 // staysOpen is a connection whose Close does nothing.
 type staysOpen struct{ net.Conn }
 
@@ -378,10 +416,7 @@ func TestAServerThatStopsReadingOverHTTP2HoldsNobody(t *testing.T) {
 // it waits until the client has filled the buffers of the connection, answers with a part of a 503,
 // and reads nothing more. The function `cut` closes all connections.
 func deafHTTP2(t *testing.T) (address string, cut func()) {
-	of := httptest.NewUnstartedServer(nil)
-	of.StartTLS()
-	certificates := of.TLS.Certificates
-	of.Close()
+	certificates := certificatesForTests()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	frame := func(kind, flags byte, stream uint32, payload ...byte) []byte {

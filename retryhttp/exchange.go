@@ -397,7 +397,8 @@ func (x *exchange) handOver(err error) *http.Response {
 	x.resp = nil
 	if err != nil {
 		// send sets the Request of each response, but Check or Advise may have set it to nil.
-		resp.Request = stopInfo{attempt: x.last, err: err}.addTo(cmp.Or(resp.Request, x.req))
+		resp.Request = stopInfo{status: resp.StatusCode, attempt: x.last, err: err}.
+			addTo(cmp.Or(resp.Request, x.req))
 		resp.Header = resp.Header.Clone() // the StatusError in err has the original
 	}
 	if x.t.Resume && hasText(resp) {

@@ -12,7 +12,9 @@ import (
 // another Transport, ErrorOf returns the error of the outer Transport.
 //
 // ErrorOf finds the error in the context of resp.Request. So you may read or replace the body of
-// resp before you call ErrorOf.
+// resp before you call ErrorOf. To send resp.Request again, send resp.Request.Clone(ctx). Otherwise
+// the response of a client without a Transport has the same Request, and if it also has the same
+// status, ErrorOf and [Result] take it for resp.
 func ErrorOf(resp *http.Response) error {
 	if s := stopInfoOf(resp); s != nil {
 		return s.err
@@ -75,6 +77,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 type stopInfo struct {
 	req      *http.Request // the Request of the response; its context contains the stopInfo
 	original *http.Request // the Request of the response before `addTo` added the stopInfo
+	status   int           // the status of the response
 	attempt  *attempt      // the last attempt
 	err      error         // why no other attempt was made
 }
@@ -92,20 +95,33 @@ func (s stopInfo) addTo(req *http.Request) *http.Request {
 // and its context contains the stopInfo of this response, the result is a copy of req without the
 // stopInfo. Otherwise the result is req.
 func withoutStopInfo(req *http.Request) *http.Request {
-	if s := stopInfoOf(&http.Response{Request: req}); s != nil {
+	if s := stopInfoIn(req); s != nil {
 		return req.WithContext(s.original.Context())
 	}
 	return req
 }
 
-// stopInfoOf returns the stopInfo of resp, or nil. If a caller makes a request with the context of
-// an earlier response's Request, this context contains the stopInfo of the earlier response.
-// stopInfoOf ignores such a stopInfo.
+// stopInfoOf returns the stopInfo of resp, or nil. If a caller sends the Request of an earlier
+// response again without a Transport, the new response has the same Request. So stopInfoOf also
+// compares the status.
 func stopInfoOf(resp *http.Response) *stopInfo {
-	if resp == nil || resp.Request == nil {
+	if resp == nil {
 		return nil
 	}
-	if s, ok := resp.Request.Context().Value(stopInfoKey{}).(*stopInfo); ok && resp.Request == s.req {
+	if s := stopInfoIn(resp.Request); s != nil && s.status == resp.StatusCode {
+		return s
+	}
+	return nil
+}
+
+// stopInfoIn returns the stopInfo that `addTo` has added to req, or nil. If a caller makes a request
+// with the context of an earlier response's Request, this context contains the stopInfo of the
+// earlier response. stopInfoIn ignores such a stopInfo.
+func stopInfoIn(req *http.Request) *stopInfo {
+	if req == nil {
+		return nil
+	}
+	if s, ok := req.Context().Value(stopInfoKey{}).(*stopInfo); ok && req == s.req {
 		return s
 	}
 	return nil

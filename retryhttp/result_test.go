@@ -218,6 +218,26 @@ func TestResult(t *testing.T) {
 	assert.Equal(t, errReset, err)
 }
 
+// The Request of a failed response is sent again by a client without a Transport, so that the new
+// response has the same Request. If its status differs, it is not taken for the failed response.
+func TestResultOfARequestThatIsSentAgain(t *testing.T) {
+	resp := send(t, &retryhttp.Transport{Base: script(textResponse(503, "sorry"))})
+	stop := retryhttp.ErrorOf(resp)
+	for _, status := range []int{200, 404} {
+		again := textResponse(status, "the good answer")
+		again.Request = resp.Request
+		assert.NoError(t, retryhttp.ErrorOf(again))
+		_, err := retryhttp.Result(again, nil)
+		assert.Equal(t, status == 404, err != nil, err)
+	}
+	var e *retryhttp.StatusError
+	require.ErrorAs(t, stop, &e)
+	assert.Empty(t, e.Body)
+	_, err := retryhttp.Result(resp, nil)
+	assert.Same(t, stop, err)
+	assert.Equal(t, "sorry", string(e.Body))
+}
+
 // Result works without a Transport: a failover asks one host after the other, and stops at the
 // first success.
 func TestResultInAFailover(t *testing.T) {
@@ -504,6 +524,7 @@ func TestResultOfABodyThatPanics(t *testing.T) {
 // The client and the server are from net/http. The server sends a decompression bomb, a body that
 // never ends, or no body. The connection is closed, and Result does not wait for the server.
 func TestResultOfAHostileServer(t *testing.T) {
+	const compressed = "a compressed body that never begins"
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)
 	_, _ = zip.Write(bytes.Repeat([]byte("w"), 8<<20))
@@ -530,6 +551,7 @@ func TestResultOfAHostileServer(t *testing.T) {
 				}
 			}
 		}, strings.Repeat("w", 1<<10)},
+		compressed:      {http.Header{"Content-Encoding": {"gzip"}}, func(w io.Writer, gone <-chan struct{}) { w.(http.Flusher).Flush(); <-gone }, ""},
 		"nothing comes": {nil, func(w io.Writer, gone <-chan struct{}) { w.(http.Flusher).Flush(); <-gone }, ""},
 		"some words, and nothing more": {nil, func(w io.Writer, gone <-chan struct{}) {
 			_, _ = io.WriteString(w, "sorry")
@@ -538,8 +560,17 @@ func TestResultOfAHostileServer(t *testing.T) {
 		}, "sorry"},
 	} {
 		for protocol, start := range protocols {
-			for _, retries := range []bool{false, true} {
-				t.Run(fmt.Sprint(name, ", ", protocol, ", a Transport: ", retries), func(t *testing.T) {
+			for by, above := range map[string]func(http.RoundTripper) http.RoundTripper{
+				"no Transport": func(base http.RoundTripper) http.RoundTripper { return base },
+				"a Transport":  func(base http.RoundTripper) http.RoundTripper { return &retryhttp.Transport{Base: base} },
+				"a Transport whose Check accepts it": func(base http.RoundTripper) http.RoundTripper {
+					return &retryhttp.Transport{Base: base, Check: returns(nil)}
+				},
+			} {
+				if name == compressed && by == "no Transport" {
+					continue // its connection is held until the Timeout of the http.Client: see Result
+				}
+				t.Run(fmt.Sprint(name, ", ", protocol, ", ", by), func(t *testing.T) {
 					gone := make(chan struct{})
 					server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 						maps.Copy(w.Header(), tt.header)
@@ -548,9 +579,7 @@ func TestResultOfAHostileServer(t *testing.T) {
 						close(gone)
 					}, start)
 					client := server.Client()
-					if retries {
-						client.Transport = &retryhttp.Transport{Base: client.Transport}
-					}
+					client.Transport = above(client.Transport)
 					_, err := retryhttp.Result(client.Get(server.URL))
 					var e *retryhttp.StatusError
 					require.ErrorAs(t, err, &e)

@@ -17,7 +17,7 @@ import (
 
 // A BrokenError is the error of a Read if Transport.Resume is set and the body of the response has
 // broken off. Either Resume did not apply to the response, or the missing bytes could not be
-// fetched. The bytes that were read before are correct.
+// fetched, or the context of the request is done. The bytes that were read before are correct.
 type BrokenError struct {
 	Offset int64 // how many bytes the caller has read
 	Err    error // why bytes are missing; contains a *retry.Error if Resume applied
@@ -154,8 +154,10 @@ func (d *download) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	switch {
-	case err == io.EOF || err == http.ErrBodyReadAfterClose || d.x.req.Context().Err() != nil:
+	case err == io.EOF || err == http.ErrBodyReadAfterClose:
 		d.err = err
+	case d.x.req.Context().Err() != nil:
+		d.err = &BrokenError{d.off, err}
 	case d.why != "":
 		d.err = &BrokenError{d.off, fmt.Errorf("%w (not resumed: %s)", err, d.why)}
 	default:

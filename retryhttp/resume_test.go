@@ -422,6 +422,28 @@ func TestResumeKeepsTheWords(t *testing.T) {
 	}
 }
 
+// If the context of the request ends while a Read waits for bytes, the error says how many bytes the
+// caller has read, as for any other end.
+func TestResumeAtTheDeadline(t *testing.T) {
+	for name, tag := range map[string]string{"a strong ETag": `"v1"`, "no ETag": ""} {
+		bubble(t, name, func(t *testing.T) {
+			base := roundTrip(func(req *http.Request) (*http.Response, error) {
+				return responseWith(200, io.MultiReader(strings.NewReader("01234"), stalled{req.Context()}), "ETag", tag), nil
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			resp := send(t, &retryhttp.Transport{Base: base, Resume: true, Policy: resuming}, request(t, "GET").WithContext(ctx))
+			_, err := io.ReadAll(resp.Body)
+			assert.EqualError(t, err, "retryhttp: the body broke after 5 bytes: context deadline exceeded")
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			var timeout net.Error
+			assert.ErrorAs(t, err, &timeout)
+			_, again := resp.Body.Read(make([]byte, 9))
+			assert.Equal(t, err, again)
+		})
+	}
+}
+
 // Close and the end of the request's context end a Read at once, wherever the Read waits. The test
 // would fail if a goroutine were left, because it runs in a bubble.
 func TestResumeClosed(t *testing.T) {

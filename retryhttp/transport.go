@@ -251,8 +251,8 @@ type Transport struct {
 	// more of progress takes nothing from the Budget of the target. Check and Prepare are also called
 	// for the requests for missing bytes, and Check must accept a 206.
 	//
-	// If Resume does not apply, or if the missing bytes cannot be fetched, Read returns a
-	// [*BrokenError]. Its text says why, for example "no strong ETag".
+	// If Resume does not apply, if the missing bytes cannot be fetched, or if the context of the
+	// request ends, Read returns a [*BrokenError]. Its text says why, for example "no strong ETag".
 	Resume bool
 
 	targets targets
