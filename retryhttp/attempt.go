@@ -177,17 +177,23 @@ func (a *attempt) Value(key any) any {
 // String returns only a name, because the text of a context must not contain the request.
 func (a *attempt) String() string { return "retryhttp.attempt" }
 
-// The method `max` returns how many attempts the exchange of the attempt a may make. If a is nil,
-// it returns retry.Unlimited.
+// The method `max` returns how many attempts the exchange of the attempt a may make.
 func (a *attempt) max() int {
-	switch {
-	case a == nil:
-		return retry.Unlimited
-	case a.x.once != nil:
+	if a.x.once != nil {
 		return 1
-	default:
-		return a.x.policy.EffectiveMax()
 	}
+	return a.x.policy.EffectiveMax()
+}
+
+// mayBeRepeated reports whether the request of the attempt a may be sent again, by its Transport or
+// by a Transport above. If a is nil, the caller may send the request again.
+func (a *attempt) mayBeRepeated() bool {
+	again := a == nil
+	for ; a != nil && !again; a = attemptIn(a.x.Context) {
+		most := a.max()
+		again = most == retry.Unlimited || a.number < most
+	}
+	return again
 }
 
 // isLost reports whether the server may have processed a failed attempt without confirming it. It

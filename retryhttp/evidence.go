@@ -19,20 +19,21 @@ import (
 // alone does not say whether the server may have got the request. Example: the error is io.EOF if
 // the connection closes during the TLS handshake, and also if it closes after a POST was sent.
 type evidence struct {
-	asked atomic.Bool  // Base has called GetConn, so it reports to the trace
-	got   atomic.Int32 // the connections that Base has got: gotNone, gotConn or gotHTTP1
-	wrote atomic.Int32 // how often a whole header was written to a connection
-	waits atomic.Bool  // a header was written, and the answer to it has not begun
-	again atomic.Bool  // Base got a connection while `waits` was true, so it repeats the request
+	conn  atomic.Pointer[tls.Conn] // the last connection; nil: none, or without TLS
+	asked atomic.Bool              // Base has called GetConn, so it reports to the trace
+	got   atomic.Int32             // the connections that Base has got: gotNone, gotConn or gotHTTP1
+	wrote atomic.Int32             // how often a whole header was written to a connection
+	waits atomic.Bool              // a header was written, and the answer to it has not begun
+	again atomic.Bool              // Base got a connection while `waits` was true, so it repeats the request
 }
 
 // The values of evidence.got. The field `got` says both whether there was a connection and whether
-// it spoke HTTP/1. One field for both saves memory: each request allocates an exchange, which
-// contains the evidence.
+// one that broke spoke HTTP/1. One field for both saves memory: each request allocates an exchange,
+// which contains the evidence.
 const (
 	gotNone  int32 = iota
-	gotConn        // a connection, but none that speaks HTTP/1 over TLS
-	gotHTTP1       // a connection that speaks HTTP/1 over TLS
+	gotConn        // a connection
+	gotHTTP1       // a connection that spoke HTTP/1 over TLS, and broke before an answer had begun
 )
 
 func (e *evidence) trace() *httptrace.ClientTrace {
@@ -42,14 +43,15 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 			// If Base gets another connection after the header was written, but before the answer has
 			// begun, then Base is sending the request again. The hook WroteHeaders would notice this too
 			// late: over HTTP/2, net/http may call WroteHeaders after it has got the answer.
+			conn, _ := info.Conn.(*tls.Conn)
+			broke := e.conn.Swap(conn)
 			if e.waits.Load() {
 				e.again.Store(true)
+				if overHTTP1(broke) {
+					e.got.Store(gotHTTP1)
+				}
 			}
-			if overHTTP1(info.Conn) {
-				e.got.Store(gotHTTP1)
-			} else {
-				e.got.CompareAndSwap(gotNone, gotConn)
-			}
+			e.got.CompareAndSwap(gotNone, gotConn)
 		},
 		GotFirstResponseByte: func() { e.waits.Store(false) },
 		WroteHeaders: func() {
@@ -59,13 +61,15 @@ func (e *evidence) trace() *httptrace.ClientTrace {
 	}
 }
 
-// overHTTP1 reports whether conn is a TLS connection that speaks HTTP/1. Its callers look for an
-// HTTP/1 connection among connections that speak HTTP/2. Only TLS connections can differ in this
-// way, because the server chooses the protocol of each of them. Without TLS, all connections of an
-// http.Transport speak the same protocol, so overHTTP1 reports false.
-func overHTTP1(conn net.Conn) bool {
-	c, ok := conn.(*tls.Conn)
-	return ok && c.ConnectionState().NegotiatedProtocol != "h2"
+// overHTTP1 reports whether conn speaks HTTP/1. If conn is nil, it reports false. Its callers look
+// for an HTTP/1 connection among connections that speak HTTP/2. Only TLS connections can differ in
+// this way, because the server chooses the protocol of each of them. Without TLS, all connections
+// of an http.Transport speak the same protocol.
+//
+// ConnectionState waits for a handshake that is under way, and nothing ends this wait if the server
+// stalls a renegotiation. So overHTTP1 is called only if necessary.
+func overHTTP1(conn *tls.Conn) bool {
+	return conn != nil && conn.ConnectionState().NegotiatedProtocol != "h2"
 }
 
 // mayBeDone reports whether the server may have processed a request that failed with err. It
@@ -217,10 +221,12 @@ func refused(err error) bool {
 		err = inner
 	}
 	text := err.Error() // the errors with these texts have no exported type
+	// The text of an error of x/net/http2 may end with words of the server.
+	code, isReset := strings.CutPrefix(text, "stream error: stream ID ")
+	code = strings.TrimLeft(code, "0123456789")
 	return strings.HasPrefix(text, "http2: Transport received Server's graceful shutdown GOAWAY") ||
 		strings.HasPrefix(text, "http2: Transport received GOAWAY from server ErrCode:") ||
-		strings.HasPrefix(text, "stream error: stream ID ") && // an error of x/net/http2
-			strings.Contains(text, "; REFUSED_STREAM;")
+		isReset && strings.HasPrefix(code, "; REFUSED_STREAM;")
 }
 
 // A streamError is a target for errors.As. An HTTP/2 stream error of net/http copies its fields

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -165,6 +166,31 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 	assert.Equal(t, once, got, "a response together with an error: %v", err)
 }
 
+// A server can stall a renegotiation of TLS on an idle connection. The ConnectionState of this
+// connection then waits, so it must not be called for a request that gets the connection.
+func TestATraceDoesNotWaitForAHandshake(t *testing.T) {
+	client, server := net.Pipe()
+	defer server.Close()
+	conn := tls.Client(client, &tls.Config{InsecureSkipVerify: true})
+	go func() { _ = conn.Handshake() }()
+	_, err := server.Read(make([]byte, 1)) // the handshake has begun
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() {
+		_, err := (&retryhttp.Transport{Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{Conn: conn, Reused: true})
+			return nil, errReset
+		})}).RoundTrip(request(t, "POST"))
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		assert.ErrorIs(t, err, errReset)
+	case <-time.After(30 * time.Second):
+		assert.Fail(t, "the call waits for the handshake")
+	}
+}
+
 // The test pins the errors of net/http for HTTP/2 in this version of Go. A request is repeated
 // either by http.Transport itself, or by the Transport of this package.
 func TestHTTP2Refusals(t *testing.T) {
@@ -218,6 +244,7 @@ func TestRefusals(t *testing.T) {
 	for sent, answers := range [][]any{1: {
 		asStreamError{Code: 0x8},
 		errors.New("stream error: stream ID 3; CANCEL; received from peer"),
+		errors.New(`stream error: stream ID 3; PROTOCOL_ERROR; invalid header field name "; REFUSED_STREAM;"`),          // words of the server
 		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=\"\""), // may be about an earlier stream
 		fmt.Errorf("EOF (the first time: %s)", orderlyGoAway),
 		errors.Join(goAway, io.EOF), // two errors

@@ -84,15 +84,18 @@ func (g *Gate) key(req *http.Request) string {
 	key := req.URL.Scheme + "://" + strings.ToLower(name)
 	for _, name := range secretHeaders {
 		if secrets := req.Header[name]; len(secrets) > 0 {
-			key += " " + strconv.FormatUint(maphash.String(keySeed, strings.Join(secrets, "\n")), 16)
+			text := name + "\n" + strings.Join(secrets, "\n")
+			key += " " + strconv.FormatUint(maphash.String(keySeed, text), 16)
 		}
 	}
 	return key
 }
 
-// secretHeaders are the headers by which servers recognize their tenants.
+// secretHeaders are the headers by which servers recognize their tenants. net/http sends a name in
+// the map Header as it is written, and users of HTTP/2 write it in lower case.
 var secretHeaders = []string{
 	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key",
+	"authorization", "x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key",
 }
 
 // keySeed is the seed of the hash of the secret headers in a key. It is random, so that nobody who

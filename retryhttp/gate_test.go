@@ -79,6 +79,8 @@ func TestGateCloses(t *testing.T) {
 		{"another token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "b"), 0},
 		{"no token", nil, 429, 10, header("Authorization", "a"), nil, 0},
 		{"a second token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "a", "b"), 0},
+		{"the same token in another header", nil, 429, 10, header("Authorization", "a"), header("X-Api-Key", "a"), 0},
+		{"another token in a header in lower case", nil, 429, 10, header("authorization", "a"), header("authorization", "b"), 0},
 		{"another API key of Google", nil, 429, 10, header("X-Goog-Api-Key", "a"), header("X-Goog-Api-Key", "b"), 0},
 		{"another API key of Azure", nil, 429, 10, header("Ocp-Apim-Subscription-Key", "a"), header("Ocp-Apim-Subscription-Key", "b"), 0},
 		{"another API key", nil, 429, 10, header("X-Api-Key", "a"), header("X-Api-Key", "b"), 0},

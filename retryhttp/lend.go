@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"crypto/tls"
 	"net/http"
 	"net/http/httptrace"
 	"strconv"
@@ -32,9 +33,11 @@ import (
 //
 // Put LendBudget below a [Transport]. Then each attempt lends what is left in the Budgets. Above a
 // Transport, all attempts would lend the same retries, so the number of lent retries would limit
-// nothing. A request is sent unchanged if its context has no Budget, or if a redirect has led to
-// another scheme or host. Do not use LendBudget for servers of other organizations, because the
-// header tells them how many retries are left.
+// nothing. Put LendBudget below a [Hedge] too. Above a Hedge, LendBudget could change the header of
+// the request while the Hedge copies it, and the program could crash. A request is sent unchanged
+// if its context has no Budget, or if a redirect has led to another scheme or host. Do not use
+// LendBudget for servers of other organizations, because the header tells them how many retries are
+// left.
 //
 // net/http itself repeats a request if the server has closed the idle connection that the request
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
@@ -83,10 +86,8 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		return l.under.base().RoundTrip(req)
 	}
 	ctx := req.Context()
-	attempts := attemptOf(req).max()
 	first, hedged := ctx.Value(ctxvalue.Hedge{}).(*raceRequest)
-	again := attempts == retry.Unlimited || AttemptOf(ctx) < attempts ||
-		hedged && !first.second && first.isFor(ctx)
+	again := attemptOf(req).mayBeRepeated() || hedged && !first.second && first.isFor(ctx)
 	lent, back := retry.LendBudget(ctx, l.limit, again)
 	if lent == retry.Unlimited {
 		return l.under.base().RoundTrip(req)
@@ -100,7 +101,8 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	trace := sent.trace()
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(gotConn)
-		if http2 && info.Reused && overHTTP1(info.Conn) { // an idle HTTP/1 connection
+		conn, _ := info.Conn.(*tls.Conn)
+		if http2 && info.Reused && overHTTP1(conn) { // an idle HTTP/1 connection
 			header.Set(lentName, "0")
 		}
 	}

@@ -137,23 +137,26 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 		sizes  []int // the sizes of the Budgets
 		most   int
 		policy *retry.Policy // nil: no Transport
+		below  bool          // another Transport, which sends once, is between the Transport and the lender
 		hedge  time.Duration
 		sent   string // the Retry-Budget of each attempt; "-": no header
 	}{
-		{"two attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, 0, "2 2"},
-		{"four attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 4}, 0, "2 1 0 0"},
-		{"unlimited attempts", []int{1}, 9, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Nanosecond)}, 0, "0 0"},
-		{"a policy that never retries", []int{3}, 9, new(retry.Policy), 0, "3"},
-		{"a Trailer", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, 0, "3"},
-		{"no Transport", []int{3}, 9, nil, 0, "2"},
-		{"a limit of 5", []int{100}, 5, nil, 0, "5"},
-		{"a negative limit", []int{100}, -1, nil, 0, "0"},
-		{"two Budgets, one of them empty", []int{3, 0}, 9, &retry.Policy{MaxAttempts: 4}, 0, "0"},
-		{"no Budget", nil, 9, &retry.Policy{MaxAttempts: 2}, 0, "- -"},
-		{"a Hedge", []int{5}, 2, nil, 50 * ms, "2 1"},
-		{"a Hedge, and two attempts", []int{5}, 2, &retry.Policy{MaxAttempts: 2}, 50 * ms, "2 1 2 0"},
-		{"a Hedge, and a policy that never retries", []int{3}, 9, new(retry.Policy), 50 * ms, "3"},
-		{"a Hedge, and an empty Budget", []int{0}, 9, new(retry.Policy), 50 * ms, "0"},
+		{"two attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, false, 0, "2 2"},
+		{"four attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 4}, false, 0, "2 1 0 0"},
+		{"unlimited attempts", []int{1}, 9, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Nanosecond)}, false, 0, "0 0"},
+		{"a policy that never retries", []int{3}, 9, new(retry.Policy), false, 0, "3"},
+		{"two attempts, and a Transport below that sends once", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, true, 0, "2 2"},
+		{"a policy that never retries, and a Transport below", []int{3}, 9, new(retry.Policy), true, 0, "3"},
+		{"a Trailer", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, false, 0, "3"},
+		{"no Transport", []int{3}, 9, nil, false, 0, "2"},
+		{"a limit of 5", []int{100}, 5, nil, false, 0, "5"},
+		{"a negative limit", []int{100}, -1, nil, false, 0, "0"},
+		{"two Budgets, one of them empty", []int{3, 0}, 9, &retry.Policy{MaxAttempts: 4}, false, 0, "0"},
+		{"no Budget", nil, 9, &retry.Policy{MaxAttempts: 2}, false, 0, "- -"},
+		{"a Hedge", []int{5}, 2, nil, false, 50 * ms, "2 1"},
+		{"a Hedge, and two attempts", []int{5}, 2, &retry.Policy{MaxAttempts: 2}, false, 50 * ms, "2 1 2 0"},
+		{"a Hedge, and a policy that never retries", []int{3}, 9, new(retry.Policy), false, 50 * ms, "3"},
+		{"a Hedge, and an empty Budget", []int{0}, 9, new(retry.Policy), false, 50 * ms, "0"},
 	} {
 		bubble(t, row.name, func(t *testing.T) {
 			ctx, base := t.Context(), script(reply{after: 70 * ms, status: 503})
@@ -163,6 +166,9 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 			rt := retryhttp.LendBudget(base, row.most)
 			if row.hedge > 0 {
 				rt = &retryhttp.Hedge{Base: rt, After: row.hedge}
+			}
+			if row.below {
+				rt = &retryhttp.Transport{Base: rt}
 			}
 			if row.policy != nil {
 				rt = &retryhttp.Transport{Base: rt, Policy: *row.policy}
