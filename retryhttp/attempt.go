@@ -247,7 +247,7 @@ func attemptIn(ctx context.Context) *attempt {
 // attemptFor returns a new attempt for a response that does not belong to an attempt. The new
 // attempt is needed to discard the response. When the new attempt ends, the body is closed, because
 // nothing else ends a Read that hangs. net/http allows a Close during a Read. But the Close of a
-// compressed body whose first bytes have not arrived waits for the Read.
+// compressed body whose gzip header has not arrived waits for the Read.
 func attemptFor(resp *http.Response) *attempt {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if rc := resp.Body; rc != nil && rc != http.NoBody {

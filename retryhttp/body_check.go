@@ -22,7 +22,9 @@ import (
 // (text/event-stream), or the connection after a 101. If `limit` is 0 or less, no body is read. If
 // `check` is nil, the function Check is used.
 //
-// Reading the body is part of the attempt, so AttemptTimeout limits its time.
+// Reading the body is part of the attempt, so AttemptTimeout limits its time. The documentation of
+// [Transport] names an exception for HTTP/2. A body of unknown length that ends with its
+// connection, as in HTTP/1.0, looks complete even if it was cut off.
 func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
 		if failure := check.orDefault()(req, resp, err); failure != nil || !hasText(resp) {
@@ -69,7 +71,7 @@ func readBeginning(resp *http.Response, limit int64) *readBody {
 // reads the whole stream, including the events that `judge` got.
 //
 // The caller gets the response after the stream is accepted. Until then AttemptTimeout limits the
-// time.
+// time. The documentation of [Transport] names an exception for HTTP/2.
 func FirstEvent(
 	check CheckFunc,
 	judge func(resp *http.Response, event string, data []byte) (more bool, err error),

@@ -32,15 +32,15 @@ func (x *exchange) keepBody(err error) {
 // of the body. The parameter `keep` is the largest number of bytes that it returns. If reading
 // fails, the connection cannot be used again, and nothing else happens.
 //
-// If the response came over HTTP/1 from an http.Transport, and no function of the user gets the
-// request or the response (see Transport.plain), the body is read in the caller's goroutine. If a
-// Read hangs, canceling the attempt closes the connection, and this ends the Read. The attempt is
-// canceled after discardTime - discardGrace. In two cases, canceling does not end the Read, and the
-// caller waits for the Read. In the first case, the user's own DialContext made the connection, and
-// the Close of this connection does not end a Read. In the second case, the body comes from a
-// protocol that the user has registered for http or https, and ignores the context of the request.
-// `discard` cannot recognize the second case, because the types of net/http's bodies are not
-// exported.
+// If the response came over HTTP/1 without TLS from an http.Transport, and no function of the user
+// gets the request or the response (see Transport.plain), the body is read in the caller's
+// goroutine. If a Read hangs, canceling the attempt closes the connection, and this ends the Read.
+// The attempt is canceled after discardTime - discardGrace. In two cases, canceling does not end
+// the Read, and the caller waits for the Read. In the first case, the user's own DialContext made
+// the connection, and the Close of this connection does not end a Read. In the second case, the
+// body comes from a protocol that the user has registered for http or https, and ignores the
+// context of the request. `discard` cannot recognize the second case, because the types of
+// net/http's bodies are not exported.
 //
 // Any other body may ignore its context, and would block the caller forever. Over HTTP/2, a Read
 // and a Close can wait for a write that hangs. So such a body is read in a new goroutine, and

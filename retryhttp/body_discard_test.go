@@ -412,6 +412,39 @@ func TestAServerThatStopsReadingOverHTTP2HoldsNobody(t *testing.T) {
 	}
 }
 
+// A Read of the body waits for the same lock. WriteByteTimeout of the http.Transport ends it.
+func TestWriteByteTimeoutEndsARead(t *testing.T) {
+	for name, tr := range map[string]*retryhttp.Transport{
+		"WholeBody":    {Check: retryhttp.WholeBody(returns(nil), 1<<20), Policy: retry.Policy{AttemptTimeout: time.Second}},
+		"StallTimeout": {Check: returns(nil), StallTimeout: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, cut := deafHTTP2(t)
+			defer cut()
+			tr.Base = &http.Transport{
+				ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+				HTTP2: &http.HTTP2Config{WriteByteTimeout: time.Second},
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://"+address, bytes.NewReader(make([]byte, 64<<20)))
+			require.NoError(t, err)
+			ended := make(chan error, 1)
+			go func() {
+				resp, err := tr.RoundTrip(req)
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+				}
+				ended <- err
+			}()
+			select {
+			case err := <-ended:
+				assert.Error(t, err)
+			case <-time.After(30 * time.Second):
+				assert.Fail(t, "the Read waits until the connection is cut")
+			}
+		})
+	}
+}
+
 // deafHTTP2 starts a server of HTTP/2 with large windows. When it has got the header of a request,
 // it waits until the client has filled the buffers of the connection, answers with a part of a 503,
 // and reads nothing more. The function `cut` closes all connections.

@@ -17,7 +17,8 @@
 //
 // A request with a body is sent again only if it has a GetBody. http.NewRequest sets GetBody for a
 // bytes.Buffer, bytes.Reader and strings.Reader. [SetBody] sets GetBody for files and streams. A
-// request with a body and no GetBody is sent once. If it fails, the Reason is not_retryable.
+// request with a body and no GetBody is sent once. If it fails, and another attempt could have
+// succeeded, the Reason is not_retryable.
 //
 // The package has four parts:
 //

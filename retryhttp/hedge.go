@@ -51,7 +51,8 @@ import (
 // this body has more than 64 KiB, or takes more than 90 ms, the failed answer is dropped. But if
 // this answer asks to wait, the Hedge may still return it, and its body breaks off. If both
 // requests fail, the Hedge returns the answer of the first request, unless the answer of the second
-// request asks to wait.
+// request asks to wait. If the AttemptTimeout of a Transport ends the first request, a failed
+// answer of the second request is lost too.
 //
 // The Hedge cancels the request whose answer is not returned. If this answer has already arrived,
 // the Hedge discards it as a Transport does.
@@ -65,11 +66,12 @@ import (
 //
 // The first request is sent in the goroutine of the caller, and the second request in a new
 // goroutine. Base must return when the context of its request is done. The goroutine of the second
-// request calls Base. For the answer, it also calls Transport.Advise and Gate.OnClose. If one of
-// these functions panics in this goroutine, the first request is canceled, and RoundTrip returns a
-// permanent error. Any other panic reaches the caller, and cancels both requests. A trace of
-// net/http/httptrace gets the events of both requests. Put [LendBudget] below the Hedge, so that
-// each of the two requests lends its own retries.
+// request calls Base. For the answer, it also calls Transport.Advise and Gate.OnClose, and the Read
+// and the Close of a failed answer's body. If one of these functions panics in this goroutine, the
+// first request is canceled, and RoundTrip returns a permanent error. Any other panic reaches the
+// caller, and cancels both requests. A trace of net/http/httptrace gets the events of both
+// requests. Put [LendBudget] below the Hedge, so that each of the two requests lends its own
+// retries.
 type Hedge struct {
 	Base http.RoundTripper // sends both requests; nil: http.DefaultTransport
 

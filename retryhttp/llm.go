@@ -44,8 +44,9 @@ import (
 //
 // Over HTTP/2, a Read of net/http may go on after its context has ended. The call then waits for
 // the Read, longer than a second and longer than AttemptTimeout. This happens in two cases: the
-// server has stopped reading an upload on the same connection, or net/http decompresses a gzip body
-// whose decompression takes seconds. net/http may have 4 MiB of such a body in memory.
+// server has stopped reading an upload on the same connection (see [Transport]), or net/http
+// decompresses a gzip body whose decompression takes seconds. net/http may have 4 MiB of such a
+// body in memory.
 //
 // In a stream with a status below 400, an error event before the first piece of the answer becomes
 // a [*StreamError]. The error is permanent if the request is invalid, not allowed or not paid for.

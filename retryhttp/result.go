@@ -38,8 +38,8 @@ func ErrorOf(resp *http.Response) error {
 // failed, Result returns resp and err unchanged.
 //
 // If resp does not come from a [Transport], set the Timeout of its http.Client. net/http cannot
-// close a compressed body before its first bytes have arrived. So without a Timeout, a body whose
-// first bytes never arrive holds its connection until the server closes the connection.
+// close a compressed body before its gzip header has arrived. So without a Timeout, a body whose
+// gzip header never arrives holds its connection until the server closes the connection.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err

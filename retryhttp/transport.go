@@ -93,18 +93,24 @@ import (
 // The first two lines of the table need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
 // to the server. If Base sends other requests, for example to fetch a token, it must not send them
-// in the context of the request, because the trace would mistake them for the request. An
-// idempotent request is traced only if it has an Idempotency-Key. A GET or HEAD that a Hedge may
-// send twice is not traced. If net/http itself or a Transport below has repeated the request
-// because an answer was lost, not even a 429 is retried. The reason is that the server may have
-// processed the request before the repeat.
+// in the context of the request, because the trace would mistake them for the request. The Prepare
+// of a Transport below must not do this either. An idempotent request is traced only if it has an
+// Idempotency-Key. A GET or HEAD that a Hedge may send twice is not traced. If net/http itself or a
+// Transport below has repeated the request, and the server may have processed it before the repeat,
+// not even a 429 is retried.
+//
+// If a Read of the request's body fails, net/http returns the error of the Read, and the Transport
+// takes it for an error of the connection. So a body that comes from another server must wrap its
+// errors with fmt.Errorf and %v. Otherwise an HTTP/2 error of that server could look like a
+// refusal of this request.
 //
 // Over HTTP/2, net/http repeats requests that the server has refused before processing them. It
 // also repeats a request after an RST_STREAM with PROTOCOL_ERROR, although this error does not
 // prove that the server has not processed the request. The Transport does not see such repeats, and
-// treats the request as if it had been sent once. net/http does not limit the number of these
-// repeats: a faulty server can make a client send one attempt hundreds of times a second.
-// AttemptTimeout and the context of the request end the repeats.
+// treats the request as if it had been sent once. But if net/http gets no connection for a repeat,
+// the request counts as sent to the server. net/http does not limit the number of these repeats: a
+// faulty server can make a client send one attempt hundreds of times a second. AttemptTimeout and
+// the context of the request end the repeats.
 //
 // # An answer that is lost
 //
@@ -112,20 +118,33 @@ import (
 // cause of the second answer. Example: a server stores a PUT with If-None-Match, the connection
 // breaks, and the second attempt gets a 412. So if the last answer is a 4xx, and the server may
 // have processed an earlier attempt, the field Before of the *retry.Error is the error of that
-// earlier attempt. Such an attempt got no answer, a 408, a 5xx, or an answer that broke off. A 408
-// counts because the timeouts of some frameworks send it after a handler has begun its work. Fiber
-// and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
-// connection breaks. If the answer to this repeat is a 4xx, the field Before says that net/http has
-// repeated the request.
+// earlier attempt. Such an attempt got no answer, a 408, a 5xx, or an answer that Check has
+// rejected although its status is below 400, for example because it broke off. A 408 counts because
+// the timeouts of some frameworks send it after a handler has begun its work. Fiber and tower-http
+// are examples. net/http itself repeats a request with an Idempotency-Key if an idle connection
+// breaks. If the answer to this repeat is a 4xx, the field Before says that net/http has repeated
+// the request.
 //
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There are
 // two exceptions. A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
 // this package, may have sent the request twice, and the Transport cannot know it. And the Check of
 // a Transport below may accept the 4xx. If a Transport below has made several attempts and got no
 // answer, Before is the error of that Transport. This error describes only the last of these
-// attempts, so Before is set even if none of them had a connection. Before is also nil for a GET
-// that net/http has repeated, because a GET changes no state. If Check accepts the 4xx, there is no
-// *retry.Error, and so no Before.
+// attempts, so Before is set even if none of them had a connection, unless the request has an
+// Idempotency-Key. Before can also be nil for a GET or HEAD that net/http has repeated or that a
+// Hedge has sent twice, because such a request changes no state. If Check accepts the 4xx, there is
+// no *retry.Error, and so no Before.
+//
+// # A Read that hangs over HTTP/2
+//
+// If a server stops reading an upload over HTTP/2, net/http holds a lock of the connection while it
+// waits. Each Read of a response's body on this connection then waits for the lock. Neither
+// AttemptTimeout nor StallTimeout nor a context ends such a Read, whether the caller reads the
+// body, or a Check such as [WholeBody]. To limit the wait, set HTTP2.WriteByteTimeout of
+// http.Transport. When a Transport discards a response, it does not wait for such a Read.
+//
+// Over TLS and HTTP/1, if a server stops reading, net/http may need 5 s to end a request whose
+// context has ended, because the Close of a TLS connection writes for up to 5 s.
 type Transport struct {
 	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
 
@@ -187,7 +206,9 @@ type Transport struct {
 	// called for the request of a redirect, so compare its host before you set a token. If Prepare
 	// replaces Body, it must replace GetBody too. The new body may read from the old body, which is
 	// closed after the new body. If Prepare returns an error, the request is not sent, and the call
-	// fails with this error. If Prepare is nil, each request is sent unchanged.
+	// fails with this error. But if AttemptTimeout has passed when Prepare returns, and the error is
+	// nil or the error of the context, the attempt fails with a timeout. If Prepare is nil, each
+	// request is sent unchanged.
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It
@@ -222,8 +243,9 @@ type Transport struct {
 
 	// StallTimeout ends an attempt if a Read of the response's body gets no byte for this long. The
 	// Read returns an error that names StallTimeout. The time between two calls of Read does not
-	// count. StallTimeout does not limit the connection after a 101 Switching Protocols. If
-	// StallTimeout is 0 or less, a Read may wait without limit.
+	// count, unless the first of them has returned neither a byte nor an error. StallTimeout does
+	// not limit the connection after a 101 Switching Protocols. If StallTimeout is 0 or less, a
+	// Read may wait without limit.
 	StallTimeout time.Duration
 
 	// Gate holds back attempts if an earlier response of their target has asked to wait. Several
@@ -243,13 +265,15 @@ type Transport struct {
 	// response is lost. A body of unknown length that ends with its connection, as in HTTP/1.0, looks
 	// complete even if it was cut off.
 	//
-	// Each time the body breaks off, the missing bytes are fetched in a new call under the Policy, in
-	// the goroutine that reads the body. Attempt 1 of this call is the attempt whose body broke off,
-	// so the Enter of the Policy is not called for attempt 1. A later attempt succeeds when its first
-	// byte arrives. When the body breaks off again, the attempts are counted from 1 again, so limit
-	// the time of a whole download by its context. If Budgets is nil, the first retry after 1 KiB or
-	// more of progress takes nothing from the Budget of the target. Check and Prepare are also called
-	// for the requests for missing bytes, and Check must accept a 206.
+	// Each time the body breaks off, the missing bytes are fetched in a new call under the Policy,
+	// in the goroutine that reads the body. Attempt 1 of this call is the attempt whose body broke
+	// off, so the Enter of the Policy is not called for attempt 1. A later attempt succeeds when
+	// its first byte arrives. When the body breaks off again, the attempts are counted from 1
+	// again, so limit the time of a whole download by its context. If Budgets is nil, the first
+	// retry after 1 KiB or more of progress takes nothing from the Budget of the target. Check and
+	// Prepare are also called for the requests for missing bytes, and Check must accept a 206.
+	// Check also gets the error with which the body broke off. Then its request is the first
+	// request for the missing bytes, which Prepare has not seen yet.
 	//
 	// If Resume does not apply, if the missing bytes cannot be fetched, or if the context of the
 	// request ends, Read returns a [*BrokenError]. Its text says why, for example "no strong ETag".
@@ -294,11 +318,12 @@ type Transport struct {
 // RoundTrip reads and closes the body of each response before the last, so that its connection can
 // be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before
 // the retry. If a Read hangs although its attempt is canceled, the call goes on, and a goroutine
-// lives until the Read returns. There are two exceptions over HTTP/1, in which the call may wait
-// for the Read. Both need an [http.Transport] as Base:
-//   - The http.Transport has a DialContext of the user's own, and closing a connection that this
-//     DialContext returned does not end a Read of the connection. A connection through an SSH
-//     tunnel may be like this.
+// lives until the Read returns. The goroutine also closes the body, and the Close of a body of
+// [http.ReadResponse] reads the rest of the body. There are two exceptions over HTTP/1, in which
+// the call may wait for the Read. Both need an [http.Transport] as Base:
+//   - The http.Transport has a DialContext or Dial of the user's own, the scheme is http, and
+//     closing a connection that this function returned does not end a Read of the connection. A
+//     connection through an SSH tunnel may be like this.
 //   - The user has registered a protocol for http or https with the http.Transport (see
 //     [http.Transport.RegisterProtocol]), and the body of a response of this protocol ignores the
 //     context of the request.
