@@ -365,9 +365,9 @@ func (t *Transport) idempotent(req *http.Request) bool {
 // The method `plain` reports whether two things hold: Base is an http.Transport that sends a
 // request to u without a registered protocol, and no function of the user gets the request or the
 // response of an attempt. If so, nothing changes the header and the URL of an attempt's request, so
-// all attempts may share the header and the URL of the caller's request. Also, over HTTP/1, a Read
-// of a response's body returns soon after its attempt has ended, with the two exceptions that
-// RoundTrip names.
+// all attempts may share the header and the URL of the caller's request. Also, over HTTP/1 without
+// TLS, a Read of a response's body returns soon after its attempt has ended, with the two
+// exceptions that RoundTrip names.
 //
 // A protocol that is registered with an http.Transport for another scheme may change the URL, as
 // the protocol of http.NewFileTransport does. A Proxy of the user's own gets the request, and may
