@@ -119,12 +119,14 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	// The trace is added after Prepare, because Prepare may send other requests in the attempt's
 	// context. A request that a Hedge may send twice is not traced, because its trace would mix two
 	// requests.
+	base := a.x.t.base()
 	if a.x.needsProof || hasKey(a.req) && !hedgeable(a.req) {
-		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), a.sent.trace()))
+		trace := a.sent.trace(base, a.req)
+		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), trace))
 	}
 	a.mayBeDone, a.status = true, 0
 	a.to.store(a.req)
-	resp, err := a.x.t.base().RoundTrip(a.req)
+	resp, err := base.RoundTrip(a.req)
 	if err != nil {
 		err = checked(err)
 		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.Err() != nil)

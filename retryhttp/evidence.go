@@ -36,9 +36,17 @@ const (
 	gotHTTP1       // a connection that spoke HTTP/1 over TLS, and broke before an answer had begun
 )
 
-func (e *evidence) trace() *httptrace.ClientTrace {
+// trace returns the hooks that fill e. They are for the request req, which `base` sends.
+func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.ClientTrace {
+	safe := repeatsSafely(base) && !isReplayable(req)
 	return &httptrace.ClientTrace{
-		GetConn: func(string) { e.asked.Store(true) },
+		GetConn: func(string) {
+			e.asked.Store(true)
+			if safe && e.wrote.Load() > 0 { // net/http repeats req, so no server has processed it
+				e.wrote.Store(0)
+				e.got.Store(gotNone)
+			}
+		},
 		GotConn: func(info httptrace.GotConnInfo) {
 			// If Base gets another connection after the header was written, but before the answer has
 			// begun, then Base is sending the request again. The hook WroteHeaders would notice this too
@@ -117,6 +125,20 @@ func isReplayable(req *http.Request) bool {
 		return true
 	}
 	return hasKey(req)
+}
+
+// repeatsSafely reports whether `base` repeats a request that is not replayable (see isReplayable)
+// only if no server has processed the request. An http.Transport does so, apart from its repeats
+// after a PROTOCOL_ERROR: see the method `repeated`.
+func repeatsSafely(base http.RoundTripper) bool {
+	switch base := base.(type) {
+	case *http.Transport:
+		return true
+	case *lender:
+		return repeatsSafely(base.under.base())
+	default:
+		return false
+	}
 }
 
 var errAgain = errors.New(

@@ -464,6 +464,79 @@ func TestARepeatAfterNothingWasWritten(t *testing.T) {
 	}
 }
 
+// A server restarts: it refuses a POST over HTTP/2, or has closed the idle connection, and the new
+// server does not listen yet. net/http repeats the POST, and gets no connection for the repeat. No
+// server can have processed the POST, so it is sent again, and its lease comes back.
+func TestAPostDuringARestart(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	for _, body := range []string{"", "data"} {
+		for name, lend := range map[string]func(http.RoundTripper) http.RoundTripper{
+			"http.Transport": func(base http.RoundTripper) http.RoundTripper { return base },
+			"LendBudget":     func(base http.RoundTripper) http.RoundTripper { return retryhttp.LendBudget(base, 3) },
+			"another Base": func(base http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(req *http.Request) (*http.Response, error) { return base.RoundTrip(req) })
+			},
+		} {
+			for _, key := range []string{"", "k"} {
+				for protocol, start := range map[string]func(*testing.T, *atomic.Bool) *http.Transport{
+					"HTTP/2": func(t *testing.T, down *atomic.Bool) *http.Transport {
+						return http2Server(t, func(c h2conn, stream uint32) {
+							if down.CompareAndSwap(true, false) {
+								c.goAway(1, 0)
+							} else {
+								c.answer(stream)
+							}
+						})
+					},
+					"HTTP/1": func(t *testing.T, down *atomic.Bool) *http.Transport {
+						server := serve(t, func(http.ResponseWriter, *http.Request) {})
+						return &http.Transport{DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+							conn, err := new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+							if !down.Load() {
+								return deadConn{conn, down}, err
+							}
+							return conn, err
+						}}
+					},
+				} {
+					t.Run(strings.Join([]string{protocol, name, key, body}, " "), func(t *testing.T) {
+						var dials atomic.Int64
+						var down atomic.Bool
+						base := start(t, &down)
+						defer base.CloseIdleConnections()
+						dial := base.DialContext
+						base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+							if dials.Add(1) == 2 {
+								return nil, refused
+							}
+							return dial(ctx, network, address)
+						}
+						budget := &retry.Budget{Size: 5}
+						ctx := retry.WithBudget(t.Context(), budget)
+						textOf(t, send(t, base, lentRequest{method: "GET"}.to(ctx, "http://example.test/")))
+						down.Store(true)
+						tr := &retryhttp.Transport{Base: lend(base), Policy: retry.Policy{MaxAttempts: 3}}
+						request := lentRequest{method: "POST", body: body}
+						if key != "" {
+							request.key = "Idempotency-Key"
+						}
+						resp, err := tr.RoundTrip(request.to(ctx, "http://example.test/"))
+						if name == "another Base" && key == "" {
+							assert.Equal(t, retry.ReasonNonRetryable, retry.ReasonOf(err))
+							return
+						}
+						require.NoError(t, err)
+						textOf(t, resp)
+						if name != "another Base" {
+							assert.Equal(t, 4, budget.Left())
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
 // A deadConn fails to write as soon as `dead` is true.
 type deadConn struct {
 	net.Conn

@@ -98,7 +98,10 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	header.Set(lentName, strconv.Itoa(lent))
 	to := hostOf(req.URL)
 	http2 := l.onlyHTTP2(to)
-	trace := sent.trace()
+	out := req.WithContext(ctx)
+	out.Header = header
+	sent.forbidRepeats(out, http2)
+	trace := sent.trace(l.under.base(), out)
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		sent.got.Store(gotConn)
 		conn, _ := info.Conn.(*tls.Conn)
@@ -106,9 +109,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 			header.Set(lentName, "0")
 		}
 	}
-	out := req.WithContext(httptrace.WithClientTrace(ctx, trace))
-	out.Header = header
-	sent.forbidRepeats(out, http2)
+	out = out.WithContext(httptrace.WithClientTrace(ctx, trace))
 
 	resp, err := l.under.base().RoundTrip(out) // if it panics, the lent retries are not given back
 	switch {

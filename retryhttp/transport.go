@@ -108,9 +108,10 @@ import (
 // also repeats a request after an RST_STREAM with PROTOCOL_ERROR, although this error does not
 // prove that the server has not processed the request. The Transport does not see such repeats, and
 // treats the request as if it had been sent once. But if net/http gets no connection for a repeat,
-// the request counts as sent to the server. net/http does not limit the number of these repeats: a
-// faulty server can make a client send one attempt hundreds of times a second. AttemptTimeout and
-// the context of the request end the repeats.
+// the request counts as sent to the server, unless Base is an http.Transport and the request has no
+// Idempotency-Key. net/http does not limit the number of these repeats: a faulty server can make a
+// client send one attempt hundreds of times a second. AttemptTimeout and the context of the request
+// end the repeats.
 //
 // # An answer that is lost
 //
