@@ -66,9 +66,9 @@ func readBeginning(resp *http.Response, limit int64) *readBody {
 // nil, every event is accepted. If `check` is nil, the function Check is used.
 //
 // If the stream ends or breaks off before `judge` has accepted an event, the attempt has failed.
-// The answer to a HEAD, and a 204, 205 or 304, has no stream, and is accepted without an event. If
-// `judge` has not decided after the first 64 KiB of the stream, the stream is accepted. The caller
-// reads the whole stream, including the events that `judge` got.
+// The answer to a HEAD, a 204, a 205 and a redirect have no stream, and are accepted without an
+// event. If `judge` has not decided after the first 64 KiB of the stream, the stream is accepted.
+// The caller reads the whole stream, including the events that `judge` got.
 //
 // The caller gets the response after the stream is accepted. Until then AttemptTimeout limits the
 // time. The documentation of [Transport] names an exception for HTTP/2.
@@ -125,7 +125,7 @@ func hasText(resp *http.Response) bool {
 func hasContent(req *http.Request, resp *http.Response) bool {
 	return (req == nil || req.Method != http.MethodHead) && resp.Body != nil &&
 		resp.StatusCode >= 200 && resp.StatusCode != http.StatusNoContent &&
-		resp.StatusCode != http.StatusResetContent && resp.StatusCode != http.StatusNotModified
+		resp.StatusCode != http.StatusResetContent && resp.StatusCode/100 != 3
 }
 
 // isEvents reports whether a response is a stream of events.

@@ -157,6 +157,7 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 		{"no content, over HTTP/2", "GET", answer(204, streamOf("")), nil, nil, judge, nil, false},
 		{"reset content, over HTTP/2", "GET", answer(205, streamOf("")), nil, nil, judge, nil, false},
 		{"not modified, over HTTP/2", "GET", answer(304, streamOf("")), nil, nil, judge, nil, false},
+		{"a redirect", "GET", answer(307, streamOf("")), nil, nil, judge, nil, false},
 		{"no body for HEAD", "HEAD", empty(), nil, nil, judge, nil, false},
 		{"no body for HEAD, over HTTP/2", "HEAD", streamOf(""), nil, nil, judge, nil, false},
 		{"no body for GET", "GET", empty(), nil, nil, judge, io.ErrUnexpectedEOF, true},

@@ -65,14 +65,15 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	}
 	late := time.AfterFunc(discardTime-discardGrace, a.end)
 	defer late.Stop()
+	body := resp.Body // the goroutine below may begin after the caller has set another body
 	if a.readEnds {
-		a.drain(resp.Body, limit, text)
+		a.drain(body, limit, text)
 		return text.soFar()
 	}
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }() // so that a panic does not crash the program
-		a.drain(resp.Body, limit, text)
+		a.drain(body, limit, text)
 	}()
 	timer := time.NewTimer(discardTime)
 	defer timer.Stop()

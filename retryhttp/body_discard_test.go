@@ -269,31 +269,47 @@ func TestDiscardWhenCloseDoesNotEndARead(t *testing.T) {
 // The Close of a TLS connection writes an alert, for up to 5 s. If the server has stopped reading,
 // neither a retry nor Result waits for it.
 func TestDiscardOverTLSToAServerThatStopsReading(t *testing.T) {
-	certificates := certificatesForTests()
-	synctest.Test(t, func(t *testing.T) {
-		base := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DialContext: func(context.Context, string, string) (net.Conn, error) {
-			client, server := net.Pipe()
-			go func() {
-				defer server.Close()
-				conn := tls.Server(server, &tls.Config{Certificates: certificates})
-				_, _ = http.ReadRequest(bufio.NewReader(conn))
-				_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nsorry")
-				time.Sleep(time.Minute)
-			}()
-			return client, nil
-		}}
-		start, tr := time.Now(), &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(ms)}}
-		req := request(t, "GET")
-		req.URL.Scheme = "https"
-		resp := send(t, tr, req)
-		assert.Equal(t, 100*ms, time.Since(start))
-		_, err := retryhttp.Result(resp, nil)
-		var e *retryhttp.StatusError
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, "sorry", string(e.Body))
-		assert.Equal(t, 200*ms, time.Since(start))
-		time.Sleep(time.Hour) // until the last Read has ended
+	certificates, config := certificatesForTests(), &tls.Config{InsecureSkipVerify: true}
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			conn := tls.Server(server, &tls.Config{Certificates: certificates})
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
+			_, _ = io.WriteString(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nsorry")
+			time.Sleep(time.Minute)
+		}()
+		return client, nil
+	}
+	type wrapped struct{ net.Conn }              // net/http does not see that it is a TLS connection
+	dialTLS := func() (conn net.Conn, _ error) { // for the fields DialTLSContext and DialTLS
+		conn, _ = dial(nil, "", "")
+		return wrapped{tls.Client(conn, config)}, nil
+	}
+	bubble(t, "DialContext", func(t *testing.T) {
+		testDiscardOverTLS(t, &http.Transport{TLSClientConfig: config, DialContext: dial})
 	})
+	bubble(t, "DialTLSContext", func(t *testing.T) {
+		testDiscardOverTLS(t, &http.Transport{DialTLSContext: func(context.Context, string, string) (net.Conn, error) { return dialTLS() }})
+	})
+	bubble(t, "DialTLS", func(t *testing.T) {
+		testDiscardOverTLS(t, &http.Transport{DialTLS: func(string, string) (net.Conn, error) { return dialTLS() }})
+	})
+}
+
+func testDiscardOverTLS(t *testing.T, base *http.Transport) {
+	base.DisableKeepAlives = true
+	start, tr := time.Now(), &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 2, Backoff: retry.Fixed(ms)}}
+	req := request(t, "GET")
+	req.URL.Scheme = "https"
+	resp := send(t, tr, req)
+	assert.Equal(t, 100*ms, time.Since(start))
+	_, err := retryhttp.Result(resp, nil)
+	var e *retryhttp.StatusError
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, "sorry", string(e.Body))
+	assert.Equal(t, 200*ms, time.Since(start))
+	time.Sleep(time.Hour) // until the last Read has ended
 }
 
 // certificatesForTests returns the certificates of httptest.

@@ -47,7 +47,7 @@ func BorrowBudget(h http.Handler, limit int) http.Handler {
 	})
 }
 
-// A reporter is a ResponseWriter that sets the header Retry-Budget-Spent before the header of the
+// A reporter is a ResponseWriter that adds the header Retry-Budget-Spent before the header of the
 // final response is written.
 type reporter struct {
 	http.ResponseWriter
@@ -58,7 +58,8 @@ type reporter struct {
 func (r *reporter) report() {
 	if !r.reported {
 		r.reported = true
-		r.Header().Set(spentName, r.loan.close())
+		// Not Set: if h is a proxy, it has passed on the report of another server.
+		r.Header().Add(spentName, r.loan.close())
 	}
 }
 

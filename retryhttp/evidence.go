@@ -144,8 +144,7 @@ func repeatsSafely(base http.RoundTripper) bool {
 var errAgain = errors.New(
 	"net/http has repeated the request, because its idle connection broke")
 
-var errRepeat = errors.New("retryhttp: the idle connection was closed, " +
-	"and LendBudget does not let net/http repeat the request")
+var errRepeat = errors.New("retryhttp: LendBudget does not let net/http repeat the request")
 
 // forbidRepeats keeps net/http from repeating req over HTTP/1 after the header of req has been
 // written.

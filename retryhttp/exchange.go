@@ -215,6 +215,9 @@ func (x *exchange) next() *attempt {
 	a.Context, a.cancel = context.WithCancelCause(x.Context)
 	x.last = a
 	x.hedged.Store(false)
+	if x.gate != nil {
+		x.gate.known.Store(nil)
+	}
 	return a
 }
 
@@ -235,8 +238,8 @@ func (x *exchange) check(err error) error {
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
 	failure := x.checks(req, x.resp, err)
-	if x.gate != nil && x.resp != nil && x.gate.told.Swap(nil) != x.resp {
-		x.gate.learn(x.resp.StatusCode, failure)
+	if x.gate != nil && x.resp != nil {
+		x.gate.learn(x.resp, failure)
 	}
 	if err != nil && failure == nil { // Check cannot turn an error into a success
 		return retry.Permanent(err)
@@ -347,8 +350,8 @@ func (x *exchange) discard() {
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
 //     lost. Then Before is the error of that request. Either an earlier attempt has sent the
-//     request, or net/http or a Transport below has sent it within the last attempt. Without such a
-//     request, `complete` does not change Before. The loop sets Before if the last error is only a
+//     request, or net/http or a Transport below has sent it within the last attempt, or it has led to
+//     this request by a redirect. Without such a request, `complete` does not change Before. The loop sets Before if the last error is only a
 //     timeout, for example because Check did not return in time.
 //
 // OnEvent has already got the event CallFinished, without these details.
@@ -364,9 +367,15 @@ func (x *exchange) complete(err error) error {
 		}
 	}
 	if x.last != nil && x.last.status/100 == 4 {
-		e.Before = cmp.Or(x.last.before, x.lost.lostAs(), e.Before)
+		e.Before = cmp.Or(x.lostAnswer(), e.Before)
 	}
 	return err
+}
+
+// lostAnswer returns the error of an earlier request whose answer was lost, or nil. Either this
+// exchange has sent this request, or an exchange whose redirect has led to this one.
+func (x *exchange) lostAnswer() error {
+	return cmp.Or(x.last.before, x.lost.lostAs(), lostBeforeRedirect(x.req))
 }
 
 // The method `answer` returns the results of RoundTrip after the loop has stopped with err. After a
@@ -401,10 +410,29 @@ func (x *exchange) handOver(err error) *http.Response {
 			addTo(cmp.Or(resp.Request, x.req))
 		resp.Header = resp.Header.Clone() // the StatusError in err has the original
 	}
+	if lost := x.lostAnswer(); lost != nil && resp.StatusCode/100 == 3 {
+		req := cmp.Or(resp.Request, x.req)
+		resp.Request = req.WithContext(context.WithValue(req.Context(), lostKey{}, lost))
+	}
 	if x.t.Resume && hasText(resp) {
 		resp.Body = x.resume(resp)
 	}
 	return resp
+}
+
+// lostKey is the key of an error in the context of the Request of a redirect. The answer to an
+// earlier attempt of this Request was lost with this error.
+type lostKey struct{}
+
+// lostBeforeRedirect returns the error that handOver has stored in the redirect that led to req, or
+// nil. http.Client sets the field Response of req. If the redirect has changed the method, req is
+// another request, and the result is nil.
+func lostBeforeRedirect(req *http.Request) error {
+	if req.Response == nil || req.Response.Request == nil || req.Response.Request.Method != req.Method {
+		return nil
+	}
+	lost, _ := req.Response.Request.Context().Value(lostKey{}).(error)
+	return lost
 }
 
 // cleanUp ends the use of the target's Budget. It closes the body of a request that was never sent,

@@ -172,6 +172,47 @@ func TestAnswerThatIsLost(t *testing.T) {
 	}
 }
 
+// A server stores an object and dies before it answers. The next attempt is redirected, and the new
+// location finds the object. http.Client follows the redirect with a new call of RoundTrip, whose
+// error also says which answer was lost.
+func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
+	to := func(status int, path string) *http.Response { return response(status, "Location", path) }
+	for _, tt := range []struct {
+		name, method string
+		steps        []any
+		want         string // the text of Before; "": Before is nil
+	}{
+		{"307", "PUT", []any{errReset, to(307, "/new"), 412}, "connection reset by peer"},
+		{"308, after a 503", "DELETE", []any{503, to(308, "/new"), 404}, "503 Service Unavailable"},
+		{"two redirects", "PUT", []any{errReset, to(307, "/new"), to(307, "/newer"), 412}, "connection reset by peer"},
+		{"an answer is lost after the redirect too", "PUT", []any{504, to(307, "/new"), errReset, 412}, "connection reset by peer"},
+		{"no answer is lost", "PUT", []any{to(307, "/new"), 412}, ""},
+		{"429, and then a redirect", "PUT", []any{429, to(307, "/new"), 412}, ""},
+		{"303, after which the request is a GET", "PUT", []any{errReset, to(303, "/new"), 404}, ""},
+		{"a success after the redirect", "PUT", []any{errReset, to(307, "/new"), 200}, ""},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := script(tt.steps...)
+			client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}}
+			req := request(t, tt.method)
+			rewindable(req, "data")
+			_, err := retryhttp.Result(client.Do(req))
+			assert.Equal(t, len(tt.steps), base.count())
+			var e *retry.Error
+			if !errors.As(err, &e) {
+				assert.NoError(t, err)
+				assert.Equal(t, 200, tt.steps[len(tt.steps)-1])
+				return
+			}
+			if tt.want == "" {
+				assert.NoError(t, e.Before)
+			} else {
+				assert.ErrorContains(t, e.Before, tt.want)
+			}
+		})
+	}
+}
+
 var errNoAnswer = errors.New("no answer")
 
 // net/http itself repeats a request with an idempotency key if an idle connection breaks. The

@@ -109,9 +109,15 @@ type passage struct {
 	key   string
 	drawn time.Time // the end of the last pause for which a random wait was drawn
 
-	// told is an answer of a second request. A Hedge has passed it to `learn` when it arrived, so
-	// `learn` must not get it again if the Hedge returns it later.
-	told atomic.Pointer[http.Response]
+	// known is the answer that `learn` got last in this attempt; nil: none. A Hedge passes the answer
+	// of a second request to `learn` when it arrives, and may return it later.
+	known atomic.Pointer[knownAnswer]
+}
+
+// A knownAnswer is an answer, and the wait that it asks for.
+type knownAnswer struct {
+	resp *http.Response
+	wait time.Duration
 }
 
 // newPassage returns the passage of an exchange through the Gate. It returns nil if the attempts of
@@ -178,9 +184,15 @@ func (p *passage) unsent() error {
 }
 
 // The method `learn` closes the gate if a response asks to wait. `failure` is the error of the
-// attempt.
-func (p *passage) learn(status int, failure error) {
-	switch status {
+// attempt. If `learn` gets the same response again in this attempt, the gate is closed only if
+// `failure` asks for a longer wait than before.
+func (p *passage) learn(resp *http.Response, failure error) {
+	asked := retry.RetryAfterOf(failure)
+	known := p.known.Swap(&knownAnswer{resp, asked})
+	if known != nil && known.resp == resp && known.wait >= asked {
+		return
+	}
+	switch resp.StatusCode {
 	case http.StatusTooManyRequests, http.StatusForbidden:
 	case http.StatusServiceUnavailable:
 		if !p.Unavailable {
@@ -189,7 +201,7 @@ func (p *passage) learn(status int, failure error) {
 	default:
 		return
 	}
-	d := min(retry.RetryAfterOf(failure), cmp.Or(max(0, p.Max), time.Minute))
+	d := min(asked, cmp.Or(max(0, p.Max), time.Minute))
 	if d >= 10*time.Millisecond && p.pauses.Begin(p.key, d) && p.OnClose != nil {
 		p.OnClose(p.key, d, failure)
 	}

@@ -1,7 +1,6 @@
 package retryhttp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -130,8 +129,10 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}()
 	first.send()
+	inTime := late.Stop() // before `judge`, because Advise may take long to read a body
+	first.judge()
 	switch {
-	case !late.Stop():
+	case !inTime:
 		won = r.settle()
 	case first.ok:
 		r.budget.Success()
@@ -187,7 +188,7 @@ type race struct {
 	budget  *retry.Budget   // the Budget for second requests; nil: there is no such Budget
 	first   raceRequest
 
-	mu     sync.Mutex    // guards the fields below, and `ended` and `freed` of both requests
+	mu     sync.Mutex    // guards the fields below, and `failed`, `ended` and `freed` of both requests
 	second *raceRequest  // the second request; nil: it was not sent
 	won    *raceRequest  // the request whose answer is returned; nil: not known yet
 	over   chan struct{} // closed when the second request has ended
@@ -204,7 +205,8 @@ type raceRequest struct {
 	resp         *http.Response
 	err          error
 	ok, asks     bool // ok: the request succeeded; asks: the answer asks to wait
-	ended, freed bool // ended: Base has returned; freed: the response is discarded
+	failed       bool // Base has returned a failure, whose body may still be stored
+	ended, freed bool // ended: the answer is complete; freed: the response is discarded
 }
 
 // The function Hedged finds q in ctx and calls this method. The method reports whether ctx is the
@@ -242,7 +244,8 @@ func (r *race) hedge() {
 		r.end(q, q.ok)
 		close(r.over)
 	}()
-	if q.send(); !q.ok && r.waitsForFirst() {
+	q.send()
+	if q.judge(); !q.ok && r.fails(q) {
 		q.release()
 	}
 	returned = true
@@ -266,25 +269,25 @@ func (r *race) join() bool {
 	return true
 }
 
-// send sends the request, and decides whether its answer is successful.
+// send sends the request.
 func (q *raceRequest) send() {
 	base := q.r.h.base()
 	q.resp, q.err = base.RoundTrip(q.req)
-	switch {
-	case q.err != nil:
-	case q.resp == nil:
+	if q.resp == nil && q.err == nil {
 		q.err = noResult(base)
-	case q.resp.StatusCode < 400:
-		q.ok = stopInfoOf(q.resp) == nil // not nil: the Check of a Transport below has rejected it
-	default:
-		q.judge()
 	}
 }
 
-// judge decides whether an answer with a status of 400 or above is successful, and whether it asks
-// to wait. If the answer of a second request asks to wait, `judge` closes the Gate of the
-// Transport.
+// judge decides whether the request succeeded, and whether its answer asks to wait. If the answer
+// of a second request asks to wait, `judge` closes the Gate of the Transport.
 func (q *raceRequest) judge() {
+	switch {
+	case q.err != nil:
+		return
+	case q.resp.StatusCode < 400:
+		q.ok = stopInfoOf(q.resp) == nil // not nil: the Check of a Transport below has rejected it
+		return
+	}
 	t, a := new(Transport), q.r.attempt
 	if a != nil {
 		t = a.x.t
@@ -295,8 +298,7 @@ func (q *raceRequest) judge() {
 	q.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
 	q.ok = status < 500 && retry.IsPermanent(failure) && !isTransient(status)
 	if q.second && q.asks && a != nil && a.x.gate != nil {
-		a.x.gate.told.Store(q.resp)
-		a.x.gate.learn(status, failure)
+		a.x.gate.learn(q.resp, failure)
 	}
 }
 
@@ -305,17 +307,17 @@ func (q *raceRequest) judge() {
 // waits for it.
 func (r *race) settle() *raceRequest {
 	best, wins := &r.first, r.first.ok || r.first.asks
-	kept := wins || !r.waitsForSecond() || best.release()
+	kept := wins || !r.fails(best) || best.release()
 	won := r.end(best, wins)
 	if won == nil { // the second request was sent
 		select {
 		case <-r.over:
 		case <-r.ctx.Done():
 		}
-		switch waits := r.waitsForSecond(); {
-		case !waits && (r.second.asks || !kept):
+		switch ended := r.secondHasEnded(); {
+		case ended && (r.second.asks || !kept):
 			best = r.second
-		case waits && !kept:
+		case !ended && !kept:
 			best.err = asNetError(fmt.Errorf("%w (and then %w)", best.err, context.Cause(r.ctx)))
 		}
 		won = r.end(best, true)
@@ -326,22 +328,28 @@ func (r *race) settle() *raceRequest {
 	return won
 }
 
-// waitsForSecond reports whether the second request is in flight. If it was not sent,
-// waitsForSecond makes the first request the winner, so that no second request is sent later.
-func (r *race) waitsForSecond() bool {
+// The method `fails` is called when the request q has failed. It reports whether the other request
+// is in flight. If q is the first request and the second was not sent, `fails` makes q the winner,
+// so that no second request is sent later.
+func (r *race) fails(q *raceRequest) (otherInFlight bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.second == nil {
-		r.won = &r.first
+	q.failed = true
+	other := &r.first
+	if q == other {
+		other = r.second
 	}
-	return r.second != nil && !r.second.ended
+	if other == nil {
+		r.won = q
+	}
+	return r.won == nil && !other.failed && !other.ended
 }
 
-// waitsForFirst reports whether the first request is in flight.
-func (r *race) waitsForFirst() bool {
+// secondHasEnded reports whether the second request, which was sent, has ended.
+func (r *race) secondHasEnded() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.won == nil && !r.first.ended
+	return r.second.ended
 }
 
 // release reads the body of a failed answer into memory, so that its connection is free. Otherwise
@@ -353,23 +361,23 @@ func (q *raceRequest) release() (kept bool) {
 		return true
 	}
 	body := &endedBody{ReadCloser: q.resp.Body}
-	body.size.Store(notEnded)
 	q.resp.Body = body
 	cancel := func(cause error) {
 		// If the body was read to its end, RoundTrip may still return this answer, with the stored body.
 		// The context of an answer that is returned must not end before the caller has read or closed the
 		// body, so this function does not cancel the context.
-		if body.size.CompareAndSwap(notEnded, canceled) {
+		if body.end.CompareAndSwap(nil, &bodyEnd{size: -1}) {
 			q.cancel(cause)
 		}
 	}
 	text := (&attempt{Context: q.ctx, cancel: cancel}).discard(q.resp, discardBytes)
 	// `discard` may return at the moment when its goroutine reads the last bytes. Then the body has
 	// been read to its end, but these bytes are missing in the variable `text`.
-	kept = body.size.Load() == int64(len(text))
+	end := body.end.Load()
+	kept = end.size == int64(len(text))
 	switch {
 	case kept:
-		q.resp.Body = io.NopCloser(bytes.NewReader(text))
+		q.resp.Body = &readBody{beginning: text, err: end.err, ReadCloser: http.NoBody}
 	case q.asks:
 		q.resp.Body = &readBody{beginning: text, err: errDropped, ReadCloser: http.NoBody}
 	default:
@@ -381,26 +389,27 @@ func (q *raceRequest) release() (kept bool) {
 var errDropped = errors.New("retryhttp: the body of a failed answer was too long or too slow to " +
 	"store while the other request of a Hedge was in flight")
 
-// An endedBody stores the size of a body that was read to its end.
+// An endedBody stores how a body has ended.
 type endedBody struct {
 	io.ReadCloser
 	read int64 // how many bytes were read
 
-	// size is the number of bytes in the body, or notEnded, or `canceled`. It is atomic, because
-	// `discard` may return while its goroutine still calls Read.
-	size atomic.Int64
+	// end is nil until the body has ended. It is atomic, because `discard` may return while its
+	// goroutine still calls Read.
+	end atomic.Pointer[bodyEnd]
 }
 
-const (
-	notEnded = -1 // the body was not read to its end
-	canceled = -2 // the context of the request was canceled before the end of the body
-)
+// A bodyEnd is the end of a body.
+type bodyEnd struct {
+	size int64 // the number of bytes in the body; -1: the request was canceled before the end
+	err  error // io.EOF, or the error with which the body broke off
+}
 
 func (b *endedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
-	if err == io.EOF {
-		b.size.CompareAndSwap(notEnded, b.read)
+	if err != nil {
+		b.end.CompareAndSwap(nil, &bodyEnd{b.read, err})
 	}
 	return n, err
 }

@@ -504,6 +504,87 @@ func TestHedgeKeepsTheFirstAnswer(t *testing.T) {
 	}
 }
 
+// The body of a failed answer is stored only while the other request may still succeed. If both
+// requests have failed, one of the answers is returned, even if both bodies are slow, and even if a
+// body breaks off.
+func TestHedgeNeverDropsBothAnswers(t *testing.T) {
+	slow := func(ctx context.Context) io.Reader { // a byte every 50 ms
+		left := 4
+		return reads(func(p []byte) (int, error) {
+			if left == 0 {
+				return 0, io.EOF
+			}
+			select {
+			case <-time.After(50 * ms):
+				left--
+				return copy(p, "x"), nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		})
+	}
+	broken := func(context.Context) io.Reader { return breaks("sorry", errReset) }
+	for _, tt := range []struct {
+		name          string
+		first, second reply // the second request is sent after 50 ms
+		text          string
+	}{
+		{"both are slow, the first fails first", reply{after: 70 * ms, status: 507, body: slow}, reply{after: 70 * ms, status: 507, body: slow}, "xxxx <nil>"},
+		{"both are slow, the second fails first", reply{after: 100 * ms, status: 507, body: slow}, reply{after: 20 * ms, status: 507, body: slow}, "xxxx <nil>"},
+		{"the first breaks off, and then the second has no answer", reply{after: 70 * ms, status: 507, body: broken}, reply{after: 70 * ms}, "sorry connection reset by peer"},
+		{"the second breaks off, and asks to wait", reply{after: 100 * ms, status: 507}, reply{after: 10 * ms, status: 429, body: broken}, "sorry connection reset by peer"},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := script(tt.first, tt.second)
+			tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Policy: retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return false }}}
+			resp := send(t, tr)
+			text, err := io.ReadAll(resp.Body)
+			assert.Equal(t, tt.text, fmt.Sprint(string(text), " ", err))
+			assert.Equal(t, 2, base.count())
+			require.NoError(t, resp.Body.Close())
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			for n, sent := range base.sent {
+				assert.Error(t, sent.Context().Err())
+				assert.True(t, base.bodies[n] == nil || base.bodies[n].closed(), n)
+			}
+		})
+	}
+}
+
+// A second answer asks to wait, and its body ignores its context. The race detector fails this test
+// if the goroutine that discards the body reads the response, whose Body the Hedge replaces.
+func TestHedgeReplacesABodyThatIsBeingDiscarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ignores := func(context.Context) io.Reader { return takes(time.Second) }
+		base := script(reply{after: time.Second, status: 503}, reply{after: 10 * ms, status: 429, body: ignores})
+		resp := send(t, &retryhttp.Hedge{Base: base, After: 50 * ms})
+		assert.Equal(t, 429, resp.StatusCode)
+		require.NoError(t, resp.Body.Close())
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.True(t, base.bodies[1].closed())
+	})
+}
+
+// Whether the first answer is in time does not depend on how long Advise takes to read its body.
+func TestHedgeDoesNotCountAdvise(t *testing.T) {
+	for _, status := range []int{404, 429, 503} {
+		bubble(t, fmt.Sprint(status), func(t *testing.T) {
+			base := script(reply{after: 20 * ms, status: status}, reply{status: 200})
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: &retryhttp.Hedge{Base: base, After: 50 * ms}}
+			tr.Advise = func(resp *http.Response) retryhttp.Advice {
+				time.Sleep(40 * ms)
+				return retryhttp.AdviceOf(resp)
+			}
+			send(t, tr)
+			for _, sent := range base.sent {
+				assert.False(t, retryhttp.Hedged(sent.Context()))
+			}
+		})
+	}
+}
+
 // At the end of the context, the answer does not depend on chance: if the second request has
 // failed, its answer is returned if it asks to wait.
 func TestHedgeAtTheDeadline(t *testing.T) {
@@ -714,6 +795,25 @@ func TestHedgeClosesTheGateOnce(t *testing.T) {
 		require.Len(t, closings, 2)
 		assert.Equal(t, "1s at 60ms", closings[0])
 		assert.Regexp(t, "^2s at 6", closings[1], "an answer without a second request")
+	})
+	bubble(t, "only Check finds the wait", func(t *testing.T) {
+		var closings []time.Duration
+		tr := &retryhttp.Transport{
+			Policy: retry.Policy{MaxAttempts: 2, MaxElapsed: time.Second},
+			Base:   &retryhttp.Hedge{Base: script(reply{after: 100 * ms, status: 503}, reply{after: 100 * ms, status: 429}), After: 50 * ms},
+			Gate:   &retryhttp.Gate{OnClose: func(_ string, wait time.Duration, _ error) { closings = append(closings, wait) }},
+			Check: func(req *http.Request, resp *http.Response, err error) error {
+				return retry.After(30*time.Second, retryhttp.Check(req, resp, err))
+			},
+		}
+		send(t, tr)
+		assert.Equal(t, []time.Duration{30 * time.Second}, closings)
+	})
+	bubble(t, "a Base returns the same response again", func(t *testing.T) {
+		closed, resp := 0, asksToWait(429, 1)
+		tr := &retryhttp.Transport{Base: script(resp), Policy: retry.Policy{MaxAttempts: 3}, Gate: &retryhttp.Gate{OnClose: func(string, time.Duration, error) { closed++ }}}
+		send(t, tr)
+		assert.Equal(t, 3, closed)
 	})
 }
 

@@ -45,9 +45,9 @@ import (
 // repeats of a GET, LendBudget sets a GetBody that fails. To prevent the repeats of a POST,
 // LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case. Then
 // net/http does not find these headers and does not repeat the POST, and for the server they are
-// the same headers. LendBudget does not prevent repeats over HTTP/2, because there net/http repeats
-// requests that the server has refused before processing them. If all earlier answers of a host
-// came over HTTP/2, LendBudget expects HTTP/2 again. If the request then gets an idle HTTP/1
+// the same headers. If all earlier answers of a host came over HTTP/2, LendBudget expects HTTP/2
+// again, and does not prevent repeats, because over HTTP/2 net/http repeats requests that the server
+// has refused before processing them. If the request then gets an idle HTTP/1
 // connection, LendBudget sets the header Retry-Budget to 0 before the header is sent. LendBudget
 // cannot change the header if `base` has copied it, as some RoundTrippers for tracing do.
 //

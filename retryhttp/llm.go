@@ -143,8 +143,8 @@ var errSlowLLM = errors.New("retryhttp: reading the body of an error took longer
 
 // unpaidText returns the text that an error gets at its end if the account cannot pay, or "" if
 // `code` is "". The parameter `code` is the vendor's code for this failure, such as
-// insufficient_quota. The code needs no quotes, because it comes from a list in this package and
-// not from the server.
+// insufficient_quota, or words of the vendor's message. It needs no quotes, because it comes from a
+// list in this package and not from the server.
 func unpaidText(code string) string {
 	if code == "" {
 		return ""
@@ -326,13 +326,18 @@ func (f *failureLLM) nameIn(names []string) string {
 	return ""
 }
 
-// The method `unpaid` returns the code that says that the account cannot pay. It returns "" if
-// there is no such code.
+// The method `unpaid` returns the code, or the words of the message, that say that the account
+// cannot pay. It returns "" if nothing says so.
 func (f *failureLLM) unpaid() string {
 	for _, detail := range f.details() {
 		isInfo := strings.HasSuffix(detail.Type, "google.rpc.ErrorInfo")
 		if isInfo && detail.Reason == billingDisabled {
 			return billingDisabled
+		}
+	}
+	for _, words := range unpaidMessagesLLM {
+		if strings.Contains(f.Message, words) {
+			return words
 		}
 	}
 	code := f.nameIn(unpaidLLM)
@@ -400,6 +405,13 @@ var (
 		"insufficient_balance_error",                // MiniMax sends it with a 429
 		"PrepaidBillOverdue", "PostpaidBillOverdue", // Alibaba sends them with a 429
 		"budget_exceeded", // the proxy LiteLLM sends it with a 429
+	}
+
+	// unpaidMessagesLLM contains words of messages that say that the account cannot pay. The codes of
+	// these errors are those of a rate limit.
+	unpaidMessagesLLM = []string{
+		"exceeded its monthly spending cap", "prepayment credits are depleted", // Gemini, with a 429
+		"used all available credits or reached its monthly spending limit", // xAI, with a 429
 	}
 
 	// finalLLM contains codes of errors. If a stream contains an error with such a code, the error is

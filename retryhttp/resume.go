@@ -56,7 +56,8 @@ func (x *exchange) whyNot(resp *http.Response) string {
 	case ranged:
 		return "the request has a Range"
 	case !identical(resp):
-		encoding := cmp.Or(resp.Header.Get("Content-Encoding"), "unpacked by Base")
+		encoding := strings.Join(resp.Header["Content-Encoding"], ", ")
+		encoding = cmp.Or(encoding, "unpacked by Base")
 		return "Content-Encoding: " + strings.Trim(fmt.Sprintf("%.20q", encoding), `"`)
 	case strongETag(resp) == "":
 		return "no strong ETag"
@@ -72,8 +73,10 @@ func (x *exchange) whyNot(resp *http.Response) string {
 // identical reports whether the body of a response is sent without an encoding: its
 // Content-Encoding is missing or "identity", and net/http has not decompressed it.
 func identical(resp *http.Response) bool {
-	encoding := resp.Header.Get("Content-Encoding")
-	return !resp.Uncompressed && (encoding == "" || strings.EqualFold(encoding, "identity"))
+	encoded := func(encoding string) bool {
+		return encoding != "" && !strings.EqualFold(encoding, "identity")
+	}
+	return !resp.Uncompressed && !slices.ContainsFunc(resp.Header["Content-Encoding"], encoded)
 }
 
 // strongETag returns the ETag of a response, or "" if the response has no ETag, a weak ETag, or
@@ -310,7 +313,7 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	if !isPart || len(ranges) != 1 || !identical(resp) || resp.Body == nil {
 		return part{}, retry.Permanent(fmt.Errorf("the answer to the Range request is %d %s, "+
 			"with %d Content-Range headers and the encoding %.20q", resp.StatusCode,
-			http.StatusText(resp.StatusCode), len(ranges), resp.Header.Get("Content-Encoding")))
+			http.StatusText(resp.StatusCode), len(ranges), list(resp, "Content-Encoding")))
 	}
 	if isByteRanges(resp) {
 		const text = "the answer to the Range request is a multipart/byteranges, " +

@@ -34,7 +34,7 @@ type StatusError struct {
 	method  string
 	url     url.URL // the URL of the request, without user, query and fragment
 	advice  Advice
-	unpaid  string        // the code that says that the account cannot pay; "": no such code
+	unpaid  string        // the code or words that say that the account cannot pay; "": none
 	hasBody bool          // true while Body is not set and can still be read from the response
 	request *http.Request // the Request of the response
 }

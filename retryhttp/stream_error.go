@@ -14,7 +14,7 @@ type StreamError struct {
 	Data    []byte // the data of the event
 
 	wait   time.Duration
-	unpaid string // the code that says that the account cannot pay; "": no such code
+	unpaid string // the code or words that say that the account cannot pay; "": none
 }
 
 // Error returns one line with the Type and the Message. Both are quoted. At most 128 characters of

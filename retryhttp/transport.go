@@ -372,10 +372,12 @@ func (t *Transport) idempotent(req *http.Request) bool {
 //
 // A protocol that is registered with an http.Transport for another scheme may change the URL, as
 // the protocol of http.NewFileTransport does. A Proxy of the user's own gets the request, and may
-// choose the proxy by a header and delete this header.
+// choose the proxy by a header and delete this header. If a DialTLSContext or DialTLS of the user's
+// own makes a connection, net/http may not report that the connection has TLS.
 func (t *Transport) plain(u *url.URL) bool {
 	base, plain := t.base().(*http.Transport)
 	return plain && u != nil && (u.Scheme == "http" || u.Scheme == "https") &&
+		base.DialTLSContext == nil && base.DialTLS == nil &&
 		(base.Proxy == nil || reflect.ValueOf(base.Proxy).Pointer() == fromEnvironment) &&
 		t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
 }
