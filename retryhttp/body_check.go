@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/goretry/retry/internal/eventstream"
@@ -81,8 +82,7 @@ func FirstEvent(
 		if failure != nil || resp == nil || !hasContent(req, resp) || !isEvents(resp) {
 			return failure
 		}
-		encoding := resp.Header.Get("Content-Encoding")
-		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+		if isEncoded(resp) {
 			return nil
 		}
 		read := &readBody{ReadCloser: resp.Body}
@@ -126,6 +126,13 @@ func hasContent(req *http.Request, resp *http.Response) bool {
 	return (req == nil || req.Method != http.MethodHead) && resp.Body != nil &&
 		resp.StatusCode >= 200 && resp.StatusCode != http.StatusNoContent &&
 		resp.StatusCode != http.StatusResetContent && resp.StatusCode/100 != 3
+}
+
+// isEncoded reports whether a response has a Content-Encoding other than "identity".
+func isEncoded(resp *http.Response) bool {
+	return slices.ContainsFunc(resp.Header["Content-Encoding"], func(encoding string) bool {
+		return encoding != "" && !strings.EqualFold(encoding, "identity")
+	})
 }
 
 // isEvents reports whether a response is a stream of events.

@@ -166,6 +166,7 @@ func TestFirstEventOfSomethingElse(t *testing.T) {
 		{"no type", "GET", textResponse(200, event), nil, nil, judge, nil, false},
 		{"a connection", "GET", answer(101, streamOf(event)), nil, nil, judge, nil, false},
 		{"compressed", "GET", answer(200, streamOf(event), "gzip"), nil, nil, judge, nil, false},
+		{"compressed, in a second line", "GET", answer(200, streamOf(event), "identity", "gzip"), nil, nil, judge, nil, false},
 		{"not compressed", "GET", answer(200, streamOf(event), "Identity"), nil, nil, judge, judged, true},
 		{"no judge", "GET", streamOf(event), nil, nil, nil, nil, true},
 		{"no judge, and no event", "GET", streamOf(""), nil, nil, nil, io.ErrUnexpectedEOF, true},

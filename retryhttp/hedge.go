@@ -314,10 +314,12 @@ func (r *race) settle() *raceRequest {
 		case <-r.over:
 		case <-r.ctx.Done():
 		}
-		switch ended := r.secondHasEnded(); {
-		case ended && (r.second.asks || !kept):
+		// The context may have ended the second request too. Then it has no answer.
+		answered := r.secondHasEnded() && (r.second.resp != nil || r.ctx.Err() == nil)
+		switch {
+		case answered && (r.second.asks || !kept):
 			best = r.second
-		case !ended && !kept:
+		case !answered && !kept:
 			best.err = asNetError(fmt.Errorf("%w (and then %w)", best.err, context.Cause(r.ctx)))
 		}
 		won = r.end(best, true)

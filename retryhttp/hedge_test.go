@@ -585,10 +585,20 @@ func TestHedgeDoesNotCountAdvise(t *testing.T) {
 	}
 }
 
-// At the end of the context, the answer does not depend on chance: if the second request has
-// failed, its answer is returned if it asks to wait.
+// At the end of the context, the result does not depend on chance. If the first answer was dropped,
+// the error says so. If the second request has failed, its answer is returned if it asks to wait.
 func TestHedgeAtTheDeadline(t *testing.T) {
+	long := func(context.Context) io.Reader { return io.LimitReader(endless{}, 64<<10+1) }
 	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			base := script(reply{after: 70 * ms, status: 503, body: long}, reply{after: time.Hour, status: 200})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			h := &retryhttp.Hedge{Base: base, After: 50 * ms, OnHedge: func(_ context.Context, won bool) { require.False(t, won) }}
+			_, err := h.RoundTrip(request(t, "GET").WithContext(ctx))
+			require.ErrorContains(t, err, "the body of a failed answer was too long")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		})
 		synctest.Test(t, func(t *testing.T) {
 			base := script(reply{after: time.Hour, status: 200}, reply{after: 10 * ms, status: 429, wait: 9})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

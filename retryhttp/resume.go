@@ -70,13 +70,10 @@ func (x *exchange) whyNot(resp *http.Response) string {
 	}
 }
 
-// identical reports whether the body of a response is sent without an encoding: its
-// Content-Encoding is missing or "identity", and net/http has not decompressed it.
+// identical reports whether the body of a response was sent without an encoding, so net/http has not
+// decompressed it either.
 func identical(resp *http.Response) bool {
-	encoded := func(encoding string) bool {
-		return encoding != "" && !strings.EqualFold(encoding, "identity")
-	}
-	return !resp.Uncompressed && !slices.ContainsFunc(resp.Header["Content-Encoding"], encoded)
+	return !resp.Uncompressed && !isEncoded(resp)
 }
 
 // strongETag returns the ETag of a response, or "" if the response has no ETag, a weak ETag, or

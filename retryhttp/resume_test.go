@@ -150,6 +150,7 @@ func TestResumeFromALiar(t *testing.T) {
 		{"two Content-Ranges", 4, header("Content-Range", "bytes 4-9/10", "bytes 4-9/10"), "206 Partial Content, with 2 Content-Range"},
 		{"several ranges", 4, header("Content-Range"), "with 0 Content-Range"},
 		{"another encoding", 4, header("Content-Encoding", "gzip"), `the encoding "gzip"`},
+		{"another encoding in a second line", 4, header("Content-Encoding", "identity", "gzip"), `the encoding "identity,gzip"`},
 		{"lines between parts", 4, header("Content-Type", "multipart/byteranges; boundary=x"), "is a multipart/byteranges, whose boundary lines"},
 		{"lines between parts, in capitals", 4, header("Content-Type", " Multipart/ByteRanges"), "is a multipart/byteranges"},
 		{"lines between parts, with an old media type", 4, header("Content-Type", "multipart/x-byteranges; boundary=x"), "is a multipart/byteranges"},
@@ -169,6 +170,7 @@ func TestResumeFromALiar(t *testing.T) {
 		{"a body longer than its part", 4, text("456xyz", header("Content-Range", "bytes 4-6/10")), ""},
 		{"a body longer than the whole", 4, text("456789xyz"), ""},
 		{"Content-Encoding: identity", 4, header("Content-Encoding", "identity"), ""},
+		{"Content-Encoding: identity twice, once empty", 4, header("Content-Encoding", "", "Identity"), ""},
 		{"a mail, which has parts of its own", 4, header("Content-Type", "multipart/mixed; boundary=byteranges"), ""},
 
 		{"416 at the end without an ETag, as of http.ServeContent", 10, func(*http.Response) {}, ""},
