@@ -377,6 +377,7 @@ func (t *Transport) idempotent(req *http.Request) bool {
 func (t *Transport) plain(u *url.URL) bool {
 	base, plain := t.base().(*http.Transport)
 	return plain && u != nil && (u.Scheme == "http" || u.Scheme == "https") &&
+		//lint:ignore SA1019 users may still set DialTLS
 		base.DialTLSContext == nil && base.DialTLS == nil &&
 		(base.Proxy == nil || reflect.ValueOf(base.Proxy).Pointer() == fromEnvironment) &&
 		t.Prepare == nil && t.Check == nil && t.Advise == nil && !t.Resume
