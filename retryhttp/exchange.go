@@ -120,6 +120,9 @@ func (x *exchange) cannotRepeat() error {
 		// Reading the body may write to the map Trailer. All attempts share this map, and the body of an
 		// attempt that has ended may still be read.
 		return errTrailer
+	case x.req.URL != nil && len(x.req.URL.Host) > longestHost:
+		// http.Transport computes the punycode of the host in each attempt, and no context ends this.
+		return errLongHost
 	default:
 		return nil
 	}
@@ -216,7 +219,7 @@ func (x *exchange) next() *attempt {
 	x.last = a
 	x.hedged.Store(false)
 	if x.gate != nil {
-		x.gate.known.Store(nil)
+		x.gate.told.Store(0)
 	}
 	return a
 }
@@ -238,13 +241,19 @@ func (x *exchange) check(err error) error {
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
 	failure := x.checks(req, x.resp, err)
-	if x.gate != nil && x.resp != nil {
-		x.gate.learn(x.resp, failure)
+	if x.gate != nil && x.resp != nil && !x.hasLearned(failure) {
+		x.gate.learn(x.resp.StatusCode, failure)
 	}
 	if err != nil && failure == nil { // Check cannot turn an error into a success
 		return retry.Permanent(err)
 	}
 	return failure
+}
+
+// hasLearned reports whether a Hedge has already told the Gate that the answer of the last attempt
+// asks for such a long wait as `failure`.
+func (x *exchange) hasLearned(failure error) bool {
+	return x.hedged.Load() && int64(retry.RetryAfterOf(failure)) <= x.gate.told.Load()
 }
 
 // The method `unsent` returns the error of an attempt that is not sent because of err. The error
@@ -280,7 +289,8 @@ func (x *exchange) settle() {
 var (
 	errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; " +
 		"see retryhttp.SetBody")
-	errTrailer = errors.New("the request has a Trailer, so it is sent once")
+	errTrailer  = errors.New("the request has a Trailer, so it is sent once")
+	errLongHost = errors.New("the host has more than 1,024 bytes, so the request is sent once")
 
 	errSeeBudgets   = errors.New("see retryhttp.Transport.Budgets")
 	errSetNoBudgets = errors.New("to wait until a server has started, " +

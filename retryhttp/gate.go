@@ -109,15 +109,8 @@ type passage struct {
 	key   string
 	drawn time.Time // the end of the last pause for which a random wait was drawn
 
-	// known is the answer that `learn` got last in this attempt; nil: none. A Hedge passes the answer
-	// of a second request to `learn` when it arrives, and may return it later.
-	known atomic.Pointer[knownAnswer]
-}
-
-// A knownAnswer is an answer, and the wait that it asks for.
-type knownAnswer struct {
-	resp *http.Response
-	wait time.Duration
+	// told is the wait for which learnEarly has closed the gate in this attempt; 0: none.
+	told atomic.Int64
 }
 
 // newPassage returns the passage of an exchange through the Gate. It returns nil if the attempts of
@@ -183,16 +176,17 @@ func (p *passage) unsent() error {
 	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))
 }
 
+// learnEarly is called when the answer of a second request arrives. A Hedge may return this answer
+// later. Then `learn` gets it again, and closes the gate only if Check has found a longer wait.
+func (p *passage) learnEarly(status int, failure error) {
+	p.told.Store(int64(retry.RetryAfterOf(failure)))
+	p.learn(status, failure)
+}
+
 // The method `learn` closes the gate if a response asks to wait. `failure` is the error of the
-// attempt. If `learn` gets the same response again in this attempt, the gate is closed only if
-// `failure` asks for a longer wait than before.
-func (p *passage) learn(resp *http.Response, failure error) {
-	asked := retry.RetryAfterOf(failure)
-	known := p.known.Swap(&knownAnswer{resp, asked})
-	if known != nil && known.resp == resp && known.wait >= asked {
-		return
-	}
-	switch resp.StatusCode {
+// attempt.
+func (p *passage) learn(status int, failure error) {
+	switch status {
 	case http.StatusTooManyRequests, http.StatusForbidden:
 	case http.StatusServiceUnavailable:
 		if !p.Unavailable {
@@ -201,7 +195,7 @@ func (p *passage) learn(resp *http.Response, failure error) {
 	default:
 		return
 	}
-	d := min(asked, cmp.Or(max(0, p.Max), time.Minute))
+	d := min(retry.RetryAfterOf(failure), cmp.Or(max(0, p.Max), time.Minute))
 	if d >= 10*time.Millisecond && p.pauses.Begin(p.key, d) && p.OnClose != nil {
 		p.OnClose(p.key, d, failure)
 	}

@@ -222,6 +222,21 @@ func (r *race) begin(q *raceRequest) {
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	q.r, q.cancel, q.ctx = r, cancel, context.WithValue(ctx, ctxvalue.Hedge{}, q)
 	q.req = copyOf(q.ctx, r.req)
+	if q.second {
+		q.req.Response = copyOfChain(q.req.Response)
+	}
+}
+
+// copyOfChain copies the redirects that have led to a request. LendBudget reads them, and a second
+// request may reach LendBudget when the caller may already change its own requests.
+func copyOfChain(resp *http.Response) *http.Response {
+	if resp == nil || resp.Request == nil {
+		return resp
+	}
+	out := *resp
+	out.Request = copyOf(resp.Request.Context(), resp.Request)
+	out.Request.Response = copyOfChain(resp.Request.Response)
+	return &out
 }
 
 // hedge sends the second request, unless the first request has ended, a Gate holds back requests,
@@ -298,7 +313,7 @@ func (q *raceRequest) judge() {
 	q.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
 	q.ok = status < 500 && retry.IsPermanent(failure) && !isTransient(status)
 	if q.second && q.asks && a != nil && a.x.gate != nil {
-		a.x.gate.learn(q.resp, failure)
+		a.x.gate.learnEarly(status, failure)
 	}
 }
 

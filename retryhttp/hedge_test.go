@@ -806,6 +806,21 @@ func TestHedgeClosesTheGateOnce(t *testing.T) {
 		assert.Equal(t, "1s at 60ms", closings[0])
 		assert.Regexp(t, "^2s at 6", closings[1], "an answer without a second request")
 	})
+	bubble(t, "a RoundTripper above the Hedge copies the response", func(t *testing.T) {
+		closed := 0
+		h := &retryhttp.Hedge{After: 50 * ms, Base: script(reply{after: 5 * time.Second, status: 503}, reply{after: 10 * ms, status: 429, wait: 1}, 200)}
+		tr := &retryhttp.Transport{
+			Policy: retry.Policy{MaxAttempts: 2},
+			Gate:   &retryhttp.Gate{OnClose: func(string, time.Duration, error) { closed++ }},
+			Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				resp, err := h.RoundTrip(req)
+				out := *resp
+				return &out, err
+			}),
+		}
+		send(t, tr)
+		assert.Equal(t, 1, closed)
+	})
 	bubble(t, "only Check finds the wait", func(t *testing.T) {
 		var closings []time.Duration
 		tr := &retryhttp.Transport{
@@ -824,6 +839,30 @@ func TestHedgeClosesTheGateOnce(t *testing.T) {
 		tr := &retryhttp.Transport{Base: script(resp), Policy: retry.Policy{MaxAttempts: 3}, Gate: &retryhttp.Gate{OnClose: func(string, time.Duration, error) { closed++ }}}
 		send(t, tr)
 		assert.Equal(t, 3, closed)
+	})
+}
+
+// After a redirect, a second request that reaches LendBudget late does not read the requests of the
+// caller, who may reuse them. The race detector fails this test if it does.
+func TestHedgeLeavesTheRedirectToTheCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := script(response(302, "Location", "/next"), response(302, "Location", "/last"), reply{after: 70 * ms, status: 200})
+		lend := retryhttp.LendBudget(base, 1)
+		client := &http.Client{Transport: &retryhttp.Hedge{After: 50 * ms, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+			if retryhttp.Hedged(req.Context()) {
+				time.Sleep(40 * ms)
+			}
+			return lend.RoundTrip(req)
+		})}}
+		req := request(t, "GET").WithContext(retry.WithBudget(t.Context(), &retry.Budget{Size: 5}))
+		resp, err := client.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		req.URL.Host = "other.test"
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, 4, base.count())
+		assert.Equal(t, "1 1 1 1", leases(base), "no redirect has led to another host")
 	})
 }
 

@@ -308,7 +308,8 @@ type Transport struct {
 //
 // The first attempt sends the Body of req, or what GetBody returns if Body is nil. Each later
 // attempt sends what GetBody returns. A request with a Trailer, or with a body and no GetBody, is
-// sent once: see [SetBody].
+// sent once: see [SetBody]. A request to a host of more than 1,024 bytes is sent once too, because
+// no such name exists, and the time that http.Transport takes to encode it has no limit.
 //
 // If the body breaks off while the caller reads it, the request is not retried. Only Resume can
 // fetch the missing bytes then. With a Check that reads the whole body, the attempt fails instead
