@@ -47,9 +47,9 @@ type Error struct {
 
 	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or the
 	// end of a context. Then Before is the last error that was more than a timeout, such as the
-	// 403 before a "context deadline exceeded". A retryhttp.Transport also sets Before after a
-	// 4xx, if the server may have processed an earlier attempt. Then Before is the error of that
-	// earlier attempt. In all other cases, Before is nil.
+	// 403 before a "context deadline exceeded". A retryhttp.Transport also sets Before if the last
+	// attempt got a 4xx or no connection, and the server may have processed an earlier attempt.
+	// Then Before is the error of that earlier attempt. In all other cases, Before is nil.
 	//
 	// Before is for people to read: the text of the Error ends with the text of Before. errors.Is
 	// and errors.As do not search Before.

@@ -212,6 +212,11 @@ func (a *attempt) isLost() bool {
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
 }
 
+// gotNoConnection reports whether the request was passed to Base, and certainly not to a server.
+func (a *attempt) gotNoConnection() bool {
+	return a.to.known.Load() && a.status == 0 && a.failure != nil && !a.isLost()
+}
+
 // lostAs returns the error that the field Before of a *retry.Error gets for the attempt a, whose
 // answer was lost (see isLost). This is a.before if it is set, and otherwise the error that Check
 // returned. If a is nil, lostAs returns nil.

@@ -24,7 +24,7 @@ type evidence struct {
 	got   atomic.Int32             // the connections that Base has got: gotNone, gotConn or gotHTTP1
 	wrote atomic.Int32             // how often a whole header was written to a connection
 	waits atomic.Bool              // a header was written, and the answer to it has not begun
-	again atomic.Bool              // Base got a connection while `waits` was true, so it repeats the request
+	again atomic.Bool              // Base repeats a request whose connection broke (not HTTP/2 over TLS)
 }
 
 // The values of evidence.got. The field `got` says both whether there was a connection and whether
@@ -53,11 +53,12 @@ func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.C
 			// late: over HTTP/2, net/http may call WroteHeaders after it has got the answer.
 			conn, _ := info.Conn.(*tls.Conn)
 			broke := e.conn.Swap(conn)
-			if e.waits.Load() {
+			switch waits := e.waits.Load(); {
+			case waits && broke == nil:
 				e.again.Store(true)
-				if overHTTP1(broke) {
-					e.got.Store(gotHTTP1)
-				}
+			case waits && overHTTP1(broke): // over HTTP/2, the server has refused the request
+				e.again.Store(true)
+				e.got.Store(gotHTTP1)
 			}
 			e.got.CompareAndSwap(gotNone, gotConn)
 		},
@@ -102,9 +103,9 @@ func isOfSeveral(err error) bool {
 }
 
 // The method `repeated` returns errAgain if http.Transport itself has repeated the request because
-// the connection broke before the first byte of an answer. Otherwise it returns nil. If all
-// connections speak HTTP/2, it returns nil, because there net/http repeats only requests that no
-// server has processed. There is an exception: after a PROTOCOL_ERROR of the server
+// an HTTP/1 connection broke before the first byte of an answer. Otherwise it returns nil. It also
+// returns nil if an HTTP/2 connection broke, because over HTTP/2 net/http repeats only requests that
+// no server has processed. There is an exception: after a PROTOCOL_ERROR of the server
 // (golang/go#47635), net/http repeats a request that may have been processed. The trace does not
 // show this repeat, so this method does not find it. A Transport below reports its own repeats: see
 // attempt.before.

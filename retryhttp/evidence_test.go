@@ -464,6 +464,38 @@ func TestARepeatAfterNothingWasWritten(t *testing.T) {
 	}
 }
 
+// A server refuses a POST over HTTP/2, and net/http repeats the POST on a new connection, which
+// speaks HTTP/1. The server has got the POST once, so its 412 is not the effect of a lost answer.
+func TestARefusalOverHTTP2AndThenHTTP1(t *testing.T) {
+	var conns atomic.Int64
+	http1 := piped(1, func(conn net.Conn, _ *http.Request) {
+		_, _ = io.WriteString(conn, "HTTP/1.1 412 X\r\nContent-Length: 0\r\n\r\n")
+	})
+	http2 := http2Server(t, func(c h2conn, _ uint32) { c.goAway(0, 0) })
+	certificates := certificatesForTests()
+	base := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer base.CloseIdleConnections()
+	base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		server, protocol := http1, "http/1.1"
+		if conns.Add(1) == 1 {
+			server, protocol = http2, "h2"
+		}
+		inner, err := server.DialContext(ctx, network, address)
+		require.NoError(t, err)
+		client, outer := net.Pipe()
+		conn := tls.Server(outer, &tls.Config{Certificates: certificates, NextProtos: []string{protocol}})
+		go func() { defer conn.Close(); _, _ = io.Copy(conn, inner) }()
+		go func() { defer inner.Close(); _, _ = io.Copy(inner, conn) }()
+		return client, nil
+	}
+	req := lentRequest{method: "POST", key: "Idempotency-Key", body: "data"}.to(t.Context(), "https://example.test/")
+	var e *retry.Error
+	require.ErrorAs(t, retryhttp.ErrorOf(send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}, req)), &e)
+	assert.NoError(t, e.Before)
+	assert.Equal(t, 1, e.Attempts)
+	assert.Greater(t, conns.Load(), int64(1))
+}
+
 // A server restarts: it refuses a POST over HTTP/2, or has closed the idle connection, and the new
 // server does not listen yet. net/http repeats the POST, and gets no connection for the repeat. No
 // server can have processed the POST, so it is sent again, and its lease comes back.

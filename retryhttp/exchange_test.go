@@ -74,6 +74,9 @@ func TestAnswerThatIsLost(t *testing.T) {
 		steps []any
 		want  string // the text of Before; "": Before is nil
 	}{
+		{"a reset, a 429, and then no connection", ofTransport(func(tr *retryhttp.Transport) { tr.Policy.MaxAttempts = 3 }), []any{errReset, 429, refused}, "connection reset by peer"},
+		{"a reset, and then no connection", nil, []any{errReset, refused}, "connection reset by peer"},
+		{"never a connection", nil, []any{refused}, ""},
 		{"a reset, a 429, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, 429}, "connection reset by peer"},
 		{"a reset, no token in time, and then a 412", prepares(2, time.Second+1, nil), []any{errReset, 412}, "connection reset by peer"},
 		{"a reset, a 429, and then a Check that is late", ofTransport(func(tr *retryhttp.Transport) {

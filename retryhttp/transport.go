@@ -94,10 +94,12 @@ import (
 // net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
 // to the server. If Base sends other requests, for example to fetch a token, it must not send them
 // in the context of the request, because the trace would mistake them for the request. The Prepare
-// of a Transport below must not do this either. An idempotent request is traced only if it has an
-// Idempotency-Key. A GET or HEAD that a Hedge may send twice is not traced. If net/http itself or a
-// Transport below has repeated the request, and the server may have processed it before the repeat,
-// not even a 429 is retried.
+// of a Transport below must not do this either. A Base must not add an Idempotency-Key, because
+// net/http would then repeat the request, and the Transport would not notice it: set the key in the
+// request or in Prepare. An idempotent request is traced only if it has an Idempotency-Key. A GET
+// or HEAD that a Hedge may send twice is not traced. If net/http itself or a Transport below has
+// repeated the request, and the server may have processed it before the repeat, not even a 429 is
+// retried.
 //
 // If a Read of the request's body fails, net/http returns the error of the Read, and the Transport
 // takes it for an error of the connection. So a body that comes from another server must wrap its
@@ -117,14 +119,14 @@ import (
 //
 // An idempotent request is sent again if its answer is lost. Then the first attempt may be the
 // cause of the second answer. Example: a server stores a PUT with If-None-Match, the connection
-// breaks, and the second attempt gets a 412. So if the last answer is a 4xx, and the server may
-// have processed an earlier attempt, the field Before of the *retry.Error is the error of that
-// earlier attempt. Such an attempt got no answer, a 408, a 5xx, or an answer that Check has
-// rejected although its status is below 400, for example because it broke off. A 408 counts because
-// the timeouts of some frameworks send it after a handler has begun its work. Fiber and tower-http
-// are examples. net/http itself repeats a request with an Idempotency-Key if an idle connection
-// breaks. If the answer to this repeat is a 4xx, the field Before says that net/http has repeated
-// the request.
+// breaks, and the second attempt gets a 412. So if the last attempt gets a 4xx or no connection,
+// and the server may have processed an earlier attempt, the field Before of the *retry.Error is the
+// error of that earlier attempt. Such an attempt got no answer, a 408, a 5xx, or an answer that
+// Check has rejected although its status is below 400, for example because it broke off. A 408
+// counts because the timeouts of some frameworks send it after a handler has begun its work. Fiber
+// and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
+// connection breaks. If the answer to this repeat is a 4xx, the field Before says that net/http has
+// repeated the request.
 //
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There are
 // two exceptions. A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
