@@ -265,9 +265,6 @@ func attemptFor(resp *http.Response) *attempt {
 			// panic: `drain` also calls once.Close, which panics again, and `discard` passes the second
 			// panic on to its caller.
 			defer func() { _ = recover() }()
-			if body, is := rc.(*responseBody); is {
-				body.cancel(nil) // ends a Read that hangs, for which Close could wait
-			}
 			_ = once.Close()
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 )
 
 // cancelAtEnd sets b to a body that reads from rc. The body calls the parameter `cancel` at the end
@@ -13,7 +14,7 @@ import (
 func cancelAtEnd(
 	rc io.ReadCloser, cancel context.CancelCauseFunc, b *responseBody,
 ) io.ReadCloser {
-	*b = responseBody{rc, cancel}
+	*b = responseBody{ReadCloser: rc, cancel: cancel}
 	if w, ok := rc.(io.Writer); ok {
 		return upgraded{b, w}
 	}
@@ -24,11 +25,14 @@ func cancelAtEnd(
 // attempt when it has been read to its end, after a failed Read, and on Close.
 type responseBody struct {
 	io.ReadCloser
-	cancel context.CancelCauseFunc
+	cancel  context.CancelCauseFunc
+	reading atomic.Bool // a Read is running
 }
 
 func (b *responseBody) Read(p []byte) (int, error) {
+	b.reading.Store(true)
 	n, err := b.ReadCloser.Read(p)
+	b.reading.Store(false)
 	if err != nil {
 		b.cancel(nil)
 	}
@@ -36,6 +40,9 @@ func (b *responseBody) Read(p []byte) (int, error) {
 }
 
 func (b *responseBody) Close() error {
+	if b.reading.Load() {
+		b.cancel(nil) // ends a Read that hangs, for which the Close of a compressed body would wait
+	}
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
 }

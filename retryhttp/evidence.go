@@ -44,6 +44,7 @@ func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.C
 			e.asked.Store(true)
 			if safe && e.wrote.Load() > 0 { // net/http repeats req, so no server has processed it
 				e.wrote.Store(0)
+				e.waits.Store(false)
 				e.got.Store(gotNone)
 			}
 		},
@@ -243,6 +244,8 @@ func refused(err error) bool {
 		err = inner
 	}
 	text := err.Error() // the errors with these texts have no exported type
+	// If the request has no GetBody, net/http wraps the reason in this text.
+	text = strings.TrimPrefix(text, "http2: Transport: cannot retry err [")
 	// The text of an error of x/net/http2 may end with words of the server.
 	code, isReset := strings.CutPrefix(text, "stream error: stream ID ")
 	code = strings.TrimLeft(code, "0123456789")

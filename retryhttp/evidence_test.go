@@ -244,6 +244,7 @@ func TestRefusals(t *testing.T) {
 	for sent, answers := range [][]any{1: {
 		asStreamError{Code: 0x8},
 		errors.New("stream error: stream ID 3; CANCEL; received from peer"),
+		errors.New("http2: Transport: cannot retry err [stream error: stream ID 1; PROTOCOL_ERROR; received from peer] after Request.Body was written; define Request.GetBody to avoid this error"),
 		errors.New(`stream error: stream ID 3; PROTOCOL_ERROR; invalid header field name "; REFUSED_STREAM;"`),          // words of the server
 		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1, ErrCode=NO_ERROR, debug=\"\""), // may be about an earlier stream
 		fmt.Errorf("EOF (the first time: %s)", orderlyGoAway),
@@ -257,6 +258,8 @@ func TestRefusals(t *testing.T) {
 		goAway,
 		&url.Error{Op: "Post", Err: goAway},
 		errors.New("http2: Transport received GOAWAY from server ErrCode:ENHANCE_YOUR_CALM"),
+		errors.New("http2: Transport: cannot retry err [" + orderlyGoAway + "] after Request.Body was written; define Request.GetBody to avoid this error"), // of a Base that has replaced the body
+		errors.New("http2: Transport: cannot retry err [stream error: stream ID 1; REFUSED_STREAM; received from peer] after Request.Body was written; define Request.GetBody to avoid this error"),
 		401, 403, 407, 413, 421, 425, 429,
 	}} {
 		for _, answer := range answers {
@@ -467,14 +470,44 @@ func TestARepeatAfterNothingWasWritten(t *testing.T) {
 // A server refuses a POST over HTTP/2, and net/http repeats the POST on a new connection, which
 // speaks HTTP/1. The server has got the POST once, so its 412 is not the effect of a lost answer.
 func TestARefusalOverHTTP2AndThenHTTP1(t *testing.T) {
+	base := http2AndThenHTTP1(t, func(c h2conn, _ uint32) { c.goAway(0, 0) })
+	req := lentRequest{method: "POST", key: "Idempotency-Key", body: "data"}.to(t.Context(), "https://example.test/")
+	var e *retry.Error
+	require.ErrorAs(t, retryhttp.ErrorOf(send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}, req)), &e)
+	assert.NoError(t, e.Before)
+	assert.Equal(t, 1, e.Attempts)
+}
+
+// The same happens to a GET that lends retries. The server that has refused it has spent none.
+func TestLeaseOfARefusalOverHTTP2AndThenHTTP1(t *testing.T) {
+	asked := 0
+	lender := retryhttp.LendBudget(http2AndThenHTTP1(t, func(c h2conn, stream uint32) {
+		if asked++; asked == 1 { // tells the lender that the host speaks HTTP/2
+			c.answer(stream)
+		} else {
+			c.goAway(1, 0)
+		}
+	}), 3)
+	budget, req := lends(t, "https://example.test/")
+	for _, protocol := range []int{2, 1} {
+		resp := send(t, lender, req)
+		textOf(t, resp)
+		assert.Equal(t, protocol, resp.ProtoMajor)
+		assert.Equal(t, 5, budget.Left())
+	}
+}
+
+// http2AndThenHTTP1 returns a Base whose first connection speaks HTTP/2 with the server `first`. All
+// other connections speak HTTP/1, and their answer is a 412.
+func http2AndThenHTTP1(t *testing.T, first func(h2conn, uint32)) *http.Transport {
 	var conns atomic.Int64
 	http1 := piped(1, func(conn net.Conn, _ *http.Request) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 412 X\r\nContent-Length: 0\r\n\r\n")
 	})
-	http2 := http2Server(t, func(c h2conn, _ uint32) { c.goAway(0, 0) })
+	http2 := http2Server(t, first)
 	certificates := certificatesForTests()
 	base := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
-	defer base.CloseIdleConnections()
+	t.Cleanup(base.CloseIdleConnections)
 	base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		server, protocol := http1, "http/1.1"
 		if conns.Add(1) == 1 {
@@ -488,12 +521,7 @@ func TestARefusalOverHTTP2AndThenHTTP1(t *testing.T) {
 		go func() { defer inner.Close(); _, _ = io.Copy(inner, conn) }()
 		return client, nil
 	}
-	req := lentRequest{method: "POST", key: "Idempotency-Key", body: "data"}.to(t.Context(), "https://example.test/")
-	var e *retry.Error
-	require.ErrorAs(t, retryhttp.ErrorOf(send(t, &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}, req)), &e)
-	assert.NoError(t, e.Before)
-	assert.Equal(t, 1, e.Attempts)
-	assert.Greater(t, conns.Load(), int64(1))
+	return base
 }
 
 // A server restarts: it refuses a POST over HTTP/2, or has closed the idle connection, and the new

@@ -26,10 +26,11 @@ import (
 // The response reports how many of the lent retries were spent, and the unspent retries go back
 // into the Budgets. If the response has no report, all lent retries go back. If there is no
 // response, lent retries go back only if the server certainly has not processed the request. None
-// goes back if `base` has written the header of the request twice over HTTP/1, because the report
-// is only about the second time. If the request may be sent again, LendBudget keeps one retry in
-// each Budget, so that this client can retry the request. Example: the Budget of a GET has 3 retries. The first attempt lends 2 of them,
-// and its connection breaks. The second attempt uses the last retry, so the Budget is empty.
+// goes back if `base` has sent the request twice over HTTP/1, because the report is only about the
+// second time. If the request may be sent again, LendBudget keeps one retry in each Budget, so that
+// this client can retry the request. Example: the Budget of a GET has 3 retries. The first attempt
+// lends 2 of them, and its connection breaks. The second attempt uses the last retry, so the Budget
+// is empty.
 //
 // Put LendBudget below a [Transport]. Then each attempt lends what is left in the Budgets. Above a
 // Transport, all attempts would lend the same retries, so the number of lent retries would limit
@@ -102,8 +103,9 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	out.Header = header
 	sent.forbidRepeats(out, http2)
 	trace := sent.trace(l.under.base(), out)
+	gotConn := trace.GotConn
 	trace.GotConn = func(info httptrace.GotConnInfo) {
-		sent.got.Store(gotConn)
+		gotConn(info)
 		conn, _ := info.Conn.(*tls.Conn)
 		if http2 && info.Reused && overHTTP1(conn) { // an idle HTTP/1 connection
 			header.Set(lentName, "0")
@@ -122,9 +124,10 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp.Header.Values("Age") != nil { // the report of a cached answer is about another request
 			resp.Header.Del(spentName)
 		}
-		// If the header was written twice, the earlier server may have spent some of the retries. Over
-		// HTTP/2 it has spent none, because net/http repeats only what the server has refused.
-		if sent.wrote.Load() <= 1 || resp.ProtoMajor >= 2 {
+		// If the request was sent twice, the earlier server may have spent some of the retries. If
+		// net/http has sent it again because a server refused it, that server has spent none.
+		twice := sent.wrote.Load() > 1 && !repeatsSafely(l.under.base())
+		if !twice && sent.repeated(resp) == nil {
 			back(unspentOf(resp.Header.Values(spentName), lent))
 		}
 		resp.Header.Del(spentName) // the report is for the lender, not for the caller

@@ -38,9 +38,11 @@ import (
 // that the account cannot pay, for example by insufficient_quota, the error is permanent, whatever
 // the status is, and its text says that the account cannot pay. A google.rpc.RetryInfo in the body
 // counts like a Retry-After: a 403 or 413 is retried (see [AdviceOf]), and the longer of the two
-// waits applies. The limit of a second needs a Base whose bodies end with the context of the
-// request, such as [http.Transport]. If AttemptTimeout passes while the body is read, the attempt
-// fails with a timeout. The status and the Retry-After of the response are then ignored.
+// waits applies. If the body takes longer than a second, the attempt is canceled, and the caller
+// can read only the bytes that have arrived. The limit of a second needs a Base whose bodies end
+// with the context of the request, such as [http.Transport]. If AttemptTimeout passes while the
+// body is read, the attempt fails with a timeout. The status and the Retry-After of the response
+// are then ignored.
 //
 // Over HTTP/2, a Read of net/http may go on after its context has ended. The call then waits for
 // the Read, longer than a second and longer than AttemptTimeout. This happens in two cases: the
@@ -133,7 +135,9 @@ func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 	accept := func(*http.Request, *http.Response, error) error { return nil }
 	judge := func(_ *http.Response, event string, data []byte) (more bool, err error) {
 		said = failureOf(event, data)
-		return !said.isError && said.isOpening(event, data), nil
+		opening := !said.isError && said.isOpening(event, data)
+		said.isError = !opening // with such a status, the first event that is no opening is the error
+		return opening, nil
 	}
 	_ = FirstEvent(accept, judge)(req, resp, nil) // the error for a stream without an event is ignored
 	return said
@@ -289,11 +293,10 @@ type detailLLM struct {
 	Reason     string // a field of google.rpc.ErrorInfo
 }
 
-// The method `details` returns the list "details" of an error of Gemini, at most headerElements
-// elements.
+// The method `details` returns the list "details" of an error of Gemini.
 func (f *failureLLM) details() (list []detailLLM) {
 	_ = json.Unmarshal(f.Details, &list) // fails for the object of Anthropic; then `list` is empty
-	return list[:min(len(list), headerElements)]
+	return list
 }
 
 // detailCode returns the code in the details of an error of Anthropic.

@@ -12,9 +12,9 @@ import (
 // another Transport, ErrorOf returns the error of the outer Transport.
 //
 // ErrorOf finds the error in the context of resp.Request. So you may read or replace the body of
-// resp before you call ErrorOf. To send resp.Request again, send resp.Request.Clone(ctx). Otherwise
-// the response of a client without a Transport has the same Request, and if it also has the same
-// status, ErrorOf and [Result] take it for resp.
+// resp before you call ErrorOf, but do not change its StatusCode. To send resp.Request again, send
+// resp.Request.Clone(ctx). Otherwise the response of a client without a Transport has the same
+// Request, and if it also has the same status, ErrorOf and [Result] take it for resp.
 func ErrorOf(resp *http.Response) error {
 	if s := stopInfoOf(resp); s != nil {
 		return s.err

@@ -566,6 +566,15 @@ func TestResultOfAHostileServer(t *testing.T) {
 				"a Transport whose Check accepts it": func(base http.RoundTripper) http.RoundTripper {
 					return &retryhttp.Transport{Base: base, Check: returns(nil)}
 				},
+				"a Transport whose Check accepts it, and a RoundTripper that wraps the body": func(base http.RoundTripper) http.RoundTripper {
+					return roundTrip(func(req *http.Request) (*http.Response, error) {
+						resp, err := (&retryhttp.Transport{Base: base, Check: returns(nil)}).RoundTrip(req)
+						if err == nil {
+							resp.Body = struct{ io.ReadCloser }{resp.Body}
+						}
+						return resp, err
+					})
+				},
 			} {
 				if name == compressed && by == "no Transport" {
 					continue // its connection is held until the Timeout of the http.Client: see Result

@@ -159,7 +159,8 @@ type Transport struct {
 	// error of Base. RetryIf can only reject retries: RetryIf is not called for an error that Check
 	// has marked as permanent. Do not set RetryIf to retrynet.Transient, because it would reject every
 	// *StatusError. Classify is not called for a request that cannot be sent again. The context that
-	// OnEvent and Wait get has the values of the request's context.
+	// OnEvent and Wait get has the values of the request's context. The event CallFinished has neither
+	// the Before of a lost answer nor the Cause that names Budgets. Only the returned error has them.
 	//
 	// AttemptTimeout limits the time of an attempt until the headers of the response have arrived and
 	// Check has returned. It does not limit the time in which the caller reads the body of the last
