@@ -50,8 +50,10 @@ import (
 // this body has more than 64 KiB, or takes more than 90 ms, the failed answer is dropped. But if
 // this answer asks to wait, the Hedge may still return it, and its body breaks off. If both
 // requests fail, the Hedge returns the answer of the first request, unless the answer of the second
-// request asks to wait. If the AttemptTimeout of a Transport ends the first request, a failed
-// answer of the second request is lost too.
+// request asks to wait. Advise decides whether an answer asks to wait, and Check does not, so a
+// Hedge does not notice a wait that only Check finds, as the Check of [LLM] does in a body. If the
+// AttemptTimeout of a Transport ends the first request, a failed answer of the second request is
+// lost too.
 //
 // The Hedge cancels the request whose answer is not returned. If this answer has already arrived,
 // the Hedge discards it as a Transport does.
@@ -72,7 +74,7 @@ import (
 // requests. Put [LendBudget] below the Hedge, so that each of the two requests lends its own
 // retries.
 type Hedge struct {
-	Base http.RoundTripper // sends both requests; nil: http.DefaultTransport
+	Base http.RoundTripper // sends both requests; nil: see the Base of a Transport
 
 	// After is the time from the start of the first request to the start of the second. The second
 	// request is sent if the headers of the first answer have not arrived by then. Choose a time

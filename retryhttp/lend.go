@@ -52,8 +52,8 @@ import (
 // connection, LendBudget sets the header Retry-Budget to 0 before the header is sent. LendBudget
 // cannot change the header if `base` has copied it, as some RoundTrippers for tracing do.
 //
-// If `base` is nil, http.DefaultTransport is used. If `limit` is below 1, the header Retry-Budget
-// is always 0.
+// If `base` is nil, LendBudget sends requests as a Transport without a Base does. If `limit` is
+// below 1, the header Retry-Budget is always 0.
 func LendBudget(base http.RoundTripper, limit int) http.RoundTripper {
 	return &lender{under: Transport{Base: base}, limit: limit}
 }

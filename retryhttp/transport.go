@@ -149,7 +149,11 @@ import (
 // Over TLS and HTTP/1, if a server stops reading, net/http may need 5 s to end a request whose
 // context has ended, because the Close of a TLS connection writes for up to 5 s.
 type Transport struct {
-	Base http.RoundTripper // sends the request of each attempt; nil: http.DefaultTransport
+	// Base sends the request of each attempt. If Base is nil, http.DefaultTransport is used. A
+	// Transport may itself be http.DefaultTransport: then the http.DefaultTransport with which the
+	// program has started is used. But if a RoundTripper that is not of this package is between them,
+	// set Base. Otherwise the Transport would call itself without end.
+	Base http.RoundTripper
 
 	// Policy says how often to send a request, and when. Under the zero Policy each request is sent
 	// once, even by a Hedge below the Transport. A request can have a policy of its own: see
@@ -394,10 +398,33 @@ var fromEnvironment = reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 
 func (t *Transport) base() http.RoundTripper {
 	if t.Base == nil {
-		return http.DefaultTransport
+		return defaultBase()
 	}
 	return t.Base
 }
+
+// defaultBase returns the RoundTripper that is used if a Base is nil. This is http.DefaultTransport,
+// or its innermost Base if http.DefaultTransport is a RoundTripper of this package. Otherwise a
+// Transport that is http.DefaultTransport would call itself.
+func defaultBase() http.RoundTripper {
+	for base := http.DefaultTransport; ; {
+		switch outer := base.(type) {
+		case *Transport:
+			base = outer.Base
+		case *Hedge:
+			base = outer.Base
+		case *lender:
+			base = outer.under.Base
+		case nil:
+			return firstDefault
+		default:
+			return base
+		}
+	}
+}
+
+// firstDefault is the http.DefaultTransport with which the program has started.
+var firstDefault = http.DefaultTransport
 
 // Clone returns a copy of t. You may change the fields of the copy before its first use. If Budgets
 // is nil, the clone and t share one Budget for each target.

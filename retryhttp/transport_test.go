@@ -467,6 +467,39 @@ func (e panicker) method(name string) {
 	}
 }
 
+// A program may set http.DefaultTransport to a RoundTripper of this package. Then this RoundTripper
+// does not call itself, and a RoundTripper without a Base does not multiply its attempts.
+func TestDefaultTransport(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	before := http.DefaultTransport
+	defer func() { http.DefaultTransport = before }()
+	asked := 0
+	own := roundTrip(func(req *http.Request) (*http.Response, error) { asked++; return before.RoundTrip(req) })
+	policy := retry.Policy{MaxAttempts: 3}
+	for name, tt := range map[string]struct {
+		transport http.RoundTripper
+		asked     int // how often own gets the two requests
+	}{
+		"a Transport":                        {&retryhttp.Transport{Policy: policy}, 0},
+		"a Transport with a Hedge":           {&retryhttp.Transport{Policy: policy, Base: &retryhttp.Hedge{After: time.Hour}}, 0},
+		"a Hedge":                            {&retryhttp.Hedge{After: time.Hour}, 0},
+		"LendBudget":                         {retryhttp.LendBudget(nil, 3), 0},
+		"LLM":                                {retryhttp.LLM(policy), 0},
+		"a Transport with a Base of its own": {&retryhttp.Transport{Policy: policy, Base: retryhttp.LendBudget(own, 3)}, 2},
+		"not of this package":                {own, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			http.DefaultTransport, asked = tt.transport, 0
+			for _, client := range []*http.Client{http.DefaultClient, {Transport: &retryhttp.Transport{Policy: policy}}} {
+				resp, err := retryhttp.Result(client.Get(server.URL))
+				require.NoError(t, err)
+				textOf(t, resp)
+			}
+			assert.Equal(t, tt.asked, asked)
+		})
+	}
+}
+
 func (e panicker) Error() string             { e.method("Error"); return "fine" }
 func (e panicker) Timeout() bool             { e.method("Timeout"); return false }
 func (e panicker) Is(error) bool             { e.method("Is"); return false }
