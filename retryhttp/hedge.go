@@ -69,10 +69,12 @@ import (
 // goroutine. Base must return when the context of its request is done. The goroutine of the second
 // request calls Base. For the answer, it also calls Transport.Advise and Gate.OnClose, and the Read
 // and the Close of a failed answer's body. If one of these functions panics in this goroutine, the
-// first request is canceled, and RoundTrip returns a permanent error. Any other panic reaches the
-// caller, and cancels both requests. A trace of net/http/httptrace gets the events of both
-// requests. Put [LendBudget] below the Hedge, so that each of the two requests lends its own
-// retries.
+// first request is canceled, and RoundTrip returns a permanent error. If RoundTrip has already
+// returned the first answer, the panic is ignored. A panic of the body of an answer that is not
+// returned is ignored too. Any other panic reaches the caller, and cancels both requests.
+//
+// A trace of net/http/httptrace gets the events of both requests. Put [LendBudget] below the Hedge,
+// so that each of the two requests lends its own retries.
 type Hedge struct {
 	Base http.RoundTripper // sends both requests; nil: see the Base of a Transport
 
