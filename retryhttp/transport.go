@@ -126,17 +126,22 @@ import (
 // counts because the timeouts of some frameworks send it after a handler has begun its work. Fiber
 // and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
 // connection breaks. If the answer to this repeat is a 4xx, the field Before says that net/http has
-// repeated the request.
+// repeated the request. http.Client follows a redirect with a new call of RoundTrip. If the new
+// request has the same method, Before of the new call also names an answer that was lost before the
+// redirect.
 //
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There are
-// two exceptions. A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of
-// this package, may have sent the request twice, and the Transport cannot know it. And the Check of
-// a Transport below may accept the 4xx. If a Transport below has made several attempts and got no
-// answer, Before is the error of that Transport. This error describes only the last of these
-// attempts, so Before is set even if none of them had a connection, unless the request has an
-// Idempotency-Key. Before can also be nil for a GET or HEAD that net/http has repeated or that a
-// Hedge has sent twice, because such a request changes no state. If Check accepts the 4xx, there is
-// no *retry.Error, and so no Before.
+// three exceptions:
+//   - A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this package,
+//     may have sent the request twice, and the Transport cannot know it.
+//   - A Transport below may have made several attempts, and its Check may have accepted the 4xx.
+//   - net/http may have repeated a GET or HEAD, or a Hedge may have sent it twice. Before ignores
+//     that, because a GET or HEAD changes no state.
+//
+// If Check accepts the 4xx, there is no *retry.Error, and so no Before. If a Transport below has
+// made several attempts and got no answer, Before is the error of that Transport. This error
+// describes only the last of these attempts, so Before is set even if none of them had a
+// connection, unless the request has an Idempotency-Key.
 //
 // # A Read that hangs over HTTP/2
 //
