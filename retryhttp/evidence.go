@@ -160,19 +160,19 @@ var errRepeat = errors.New("retryhttp: LendBudget does not let net/http repeat t
 // request only if it has written no byte of it, or, over HTTP/2, if the server has refused it.
 // These repeats do no harm, because the server has not seen the request before.
 //
-// If http2 is true, the function changes only the keys. Over HTTP/2, a request with an empty body
-// looks like a request with a body of unknown length, which a proxy could not send again. The
-// repeats of net/http over HTTP/2 need not be prevented, because there net/http repeats only
-// requests that the server has refused before processing them. The comment of the method `repeated`
-// names the one exception.
-func (e *evidence) forbidRepeats(req *http.Request, http2 bool) {
+// If http1 is false, the function changes only the keys. Over HTTP/2, a request with an empty body
+// looks like a request with a body of unknown length, which a proxy could not send again, and which
+// some servers refuse. The repeats of net/http over HTTP/2 need not be prevented, because there
+// net/http repeats only requests that the server has refused before processing them. The comment of
+// the method `repeated` names the one exception.
+func (e *evidence) forbidRepeats(req *http.Request, http1 bool) {
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if values, ok := req.Header[key]; ok {
 			delete(req.Header, key)
 			req.Header[strings.ToLower(key)] = values
 		}
 	}
-	if http2 || !isReplayable(req) {
+	if !http1 || !isReplayable(req) {
 		return
 	}
 	getBody := req.GetBody

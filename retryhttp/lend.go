@@ -43,14 +43,16 @@ import (
 // net/http itself repeats a request if the server has closed the idle connection that the request
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
 // The request fails instead, and a Transport above retries it and counts the retry. To prevent the
-// repeats of a GET, LendBudget sets a GetBody that fails. To prevent the repeats of a POST,
-// LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in lower case. Then
-// net/http does not find these headers and does not repeat the POST, and for the server they are
-// the same headers. If all earlier answers of a host came over HTTP/2, LendBudget expects HTTP/2
-// again, and does not prevent repeats, because over HTTP/2 net/http repeats requests that the server
-// has refused before processing them. If the request then gets an idle HTTP/1
-// connection, LendBudget sets the header Retry-Budget to 0 before the header is sent. LendBudget
-// cannot change the header if `base` has copied it, as some RoundTrippers for tracing do.
+// repeats of a POST, LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in
+// lower case. Then net/http does not find these headers and does not repeat the POST, and for the
+// server they are the same headers. To prevent the repeats of a GET, LendBudget sets an empty body
+// and a GetBody that fails. It does this only if all earlier answers of the host came over HTTP/1,
+// or if there was no answer yet and the scheme is http. The reason is that an empty body looks like
+// a body of unknown length over HTTP/2, and that net/http repeats a request over HTTP/2 only if the
+// server has refused it before processing it. If a GET without such a body gets an idle HTTP/1
+// connection with TLS, LendBudget sets the header Retry-Budget to 0 before the header is sent.
+// LendBudget cannot change the header if `base` has copied it, as some RoundTrippers for tracing
+// do.
 //
 // If `base` is nil, LendBudget sends requests as a Transport without a Base does. If `limit` is
 // below 1, the header Retry-Budget is always 0.
@@ -74,7 +76,7 @@ type lender struct {
 	under Transport // a Transport with only a Base, for its methods `base` and CloseIdleConnections
 	limit int
 	mu    sync.Mutex
-	http2 map[host]bool // whether all answers of a host came over HTTP/2
+	http1 map[host]bool // whether all answers of a host came over HTTP/1
 }
 
 // CloseIdleConnections closes the idle connections of `base`. http.Client calls it.
@@ -98,16 +100,16 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	header := cloneHeader(req.Header)
 	header.Set(lentName, strconv.Itoa(lent))
 	to := hostOf(req.URL)
-	http2 := l.onlyHTTP2(to)
+	http1 := l.expectsHTTP1(to)
 	out := req.WithContext(ctx)
 	out.Header = header
-	sent.forbidRepeats(out, http2)
+	sent.forbidRepeats(out, http1)
 	trace := sent.trace(l.under.base(), out)
 	gotConn := trace.GotConn
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		gotConn(info)
 		conn, _ := info.Conn.(*tls.Conn)
-		if http2 && info.Reused && overHTTP1(conn) { // an idle HTTP/1 connection
+		if !http1 && info.Reused && overHTTP1(conn) { // an idle HTTP/1 connection
 			header.Set(lentName, "0")
 		}
 	}
@@ -155,12 +157,14 @@ func unspentOf(values []string, lent int) int {
 	return lent - spent
 }
 
-// onlyHTTP2 reports whether all answers of a host came over HTTP/2. Without an answer, it reports
-// false.
-func (l *lender) onlyHTTP2(h host) bool {
+// expectsHTTP1 reports whether all answers of a host came over HTTP/1. Before the first answer, it
+// reports true for http, which is rarely HTTP/2, and false for https: the first request to a host
+// gets a new connection, on which net/http does not repeat a request.
+func (l *lender) expectsHTTP1(h host) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.http2[h]
+	only, known := l.http1[h]
+	return only || !known && h.scheme != "https"
 }
 
 // The method `learn` stores the protocol of an answer that has come from a host. If 1,000 hosts are
@@ -168,15 +172,15 @@ func (l *lender) onlyHTTP2(h host) bool {
 func (l *lender) learn(h host, protocol int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	only, known := l.http2[h]
+	only, known := l.http1[h]
 	switch {
-	case known && (protocol == 2 || !only), h.tooLong():
+	case known && (protocol < 2 || !only), h.tooLong():
 		return
-	case l.http2 == nil, !known && len(l.http2) == 1000:
-		l.http2 = map[host]bool{}
+	case l.http1 == nil, !known && len(l.http1) == 1000:
+		l.http1 = map[host]bool{}
 	}
 	// The strings of h are parts of the URL, and would keep the whole URL in memory. So h is cloned.
-	l.http2[h.clone()] = protocol == 2
+	l.http1[h.clone()] = protocol < 2
 }
 
 // ledAway reports whether a redirect has led req to another scheme or host, even if a later
