@@ -137,7 +137,7 @@ func repeatsSafely(base http.RoundTripper) bool {
 	case *http.Transport:
 		return true
 	case *lender:
-		return repeatsSafely(base.under.base())
+		return repeatsSafely(base.base())
 	default:
 		return false
 	}

@@ -415,15 +415,16 @@ func (x *exchange) answer(err error) (*http.Response, error) {
 func (x *exchange) handOver(err error) *http.Response {
 	resp := x.resp
 	x.resp = nil
-	if err != nil {
-		// send sets the Request of each response, but Check or Advise may have set it to nil.
-		resp.Request = stopInfo{status: resp.StatusCode, attempt: x.last, err: err}.
-			addTo(cmp.Or(resp.Request, x.req))
-		resp.Header = resp.Header.Clone() // the StatusError in err has the original
+	stop := stopInfo{status: resp.StatusCode, attempt: x.last, err: err}
+	if resp.StatusCode/100 == 3 {
+		stop.lost = x.lostAnswer()
 	}
-	if lost := x.lostAnswer(); lost != nil && resp.StatusCode/100 == 3 {
-		req := cmp.Or(resp.Request, x.req)
-		resp.Request = req.WithContext(context.WithValue(req.Context(), lostKey{}, lost))
+	if stop.err != nil || stop.lost != nil {
+		// send sets the Request of each response, but Check or Advise may have set it to nil.
+		resp.Request = stop.addTo(cmp.Or(resp.Request, x.req))
+	}
+	if err != nil {
+		resp.Header = resp.Header.Clone() // the StatusError in err has the original
 	}
 	if x.t.Resume && hasText(resp) {
 		resp.Body = x.resume(resp)
@@ -431,19 +432,18 @@ func (x *exchange) handOver(err error) *http.Response {
 	return resp
 }
 
-// lostKey is the key of an error in the context of the Request of a redirect. The answer to an
-// earlier attempt of this Request was lost with this error.
-type lostKey struct{}
-
-// lostBeforeRedirect returns the error that handOver has stored in the redirect that led to req, or
-// nil. http.Client sets the field Response of req. If the redirect has changed the method, req is
-// another request, and the result is nil.
+// lostBeforeRedirect returns the error of an attempt whose answer was lost before the redirect that
+// led to req, or nil. http.Client sets the field Response of req. If the redirect has changed the
+// method, req is another request, and the result is nil.
 func lostBeforeRedirect(req *http.Request) error {
-	if req.Response == nil || req.Response.Request == nil || req.Response.Request.Method != req.Method {
+	if req.Response == nil {
 		return nil
 	}
-	lost, _ := req.Response.Request.Context().Value(lostKey{}).(error)
-	return lost
+	before := req.Response.Request
+	if s := stopInfoIn(before); s != nil && before.Method == req.Method {
+		return s.lost
+	}
+	return nil
 }
 
 // cleanUp ends the use of the target's Budget. It closes the body of a request that was never sent,

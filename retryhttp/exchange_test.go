@@ -194,6 +194,14 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 		{"303, after which the request is a GET", "PUT", []any{errReset, to(303, "/new"), 404}, ""},
 		{"a success after the redirect", "PUT", []any{errReset, to(307, "/new"), 200}, ""},
 	} {
+		bubble(t, tt.name+", and a Transport above", func(t *testing.T) {
+			inner := &retryhttp.Transport{Base: script(tt.steps...), Policy: retry.Policy{MaxAttempts: 3}}
+			req := request(t, tt.method)
+			rewindable(req, "data")
+			_, err := retryhttp.Result((&http.Client{Transport: &retryhttp.Transport{Base: inner}}).Do(req))
+			var e *retry.Error
+			assert.Equal(t, tt.want != "", errors.As(err, &e) && e.Before != nil)
+		})
 		bubble(t, tt.name, func(t *testing.T) {
 			base := script(tt.steps...)
 			client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}}}

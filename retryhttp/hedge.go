@@ -111,7 +111,7 @@ type Hedge struct {
 func Hedged(ctx context.Context) bool { return ctxvalue.Hedged(ctx) }
 
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
-func (h *Hedge) CloseIdleConnections() { (&Transport{Base: h.Base}).CloseIdleConnections() }
+func (h *Hedge) CloseIdleConnections() { closeIdleConnections(h.base()) }
 
 // RoundTrip sends a request. If the answer is late, RoundTrip sends the request a second time.
 func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -150,7 +150,7 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	return won.answer()
 }
 
-func (h *Hedge) base() http.RoundTripper { return (&Transport{Base: h.Base}).base() }
+func (h *Hedge) base() http.RoundTripper { return baseOf(h.Base, h) }
 
 func (h *Hedge) budgetOf(req *http.Request) (budget *retry.Budget, done func()) {
 	if h.Budgets != nil {
@@ -304,7 +304,7 @@ func (q *raceRequest) judge() {
 	case q.err != nil:
 		return
 	case q.resp.StatusCode < 400:
-		q.ok = stopInfoOf(q.resp) == nil // not nil: the Check of a Transport below has rejected it
+		q.ok = ErrorOf(q.resp) == nil // not nil: the Check of a Transport below has rejected it
 		return
 	}
 	t, a := new(Transport), q.r.attempt

@@ -57,7 +57,7 @@ import (
 // If `base` is nil, LendBudget sends requests as a Transport without a Base does. If `limit` is
 // below 1, the header Retry-Budget is always 0.
 func LendBudget(base http.RoundTripper, limit int) http.RoundTripper {
-	return &lender{under: Transport{Base: base}, limit: limit}
+	return &lender{inner: base, limit: limit}
 }
 
 // lentName and spentName are the headers for lent retries. docs/budget.md defines their values.
@@ -73,27 +73,29 @@ const (
 
 // A lender is the RoundTripper that LendBudget returns.
 type lender struct {
-	under Transport // a Transport with only a Base, for its methods `base` and CloseIdleConnections
+	inner http.RoundTripper // sends the requests; nil: see baseOf
 	limit int
 	mu    sync.Mutex
 	http1 map[host]bool // whether all answers of a host came over HTTP/1
 }
 
 // CloseIdleConnections closes the idle connections of `base`. http.Client calls it.
-func (l *lender) CloseIdleConnections() { l.under.CloseIdleConnections() }
+func (l *lender) CloseIdleConnections() { closeIdleConnections(l.base()) }
+
+func (l *lender) base() http.RoundTripper { return baseOf(l.inner, l) }
 
 // RoundTrip sends a request and lends retries to its server. It puts back the retries that the
 // server has not spent.
 func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil || ledAway(req) {
-		return l.under.base().RoundTrip(req)
+		return l.base().RoundTrip(req)
 	}
 	ctx := req.Context()
 	first, hedged := ctx.Value(ctxvalue.Hedge{}).(*raceRequest)
 	again := attemptOf(req).mayBeRepeated() || hedged && !first.second && first.isFor(ctx)
 	lent, back := retry.LendBudget(ctx, l.limit, again)
 	if lent == retry.Unlimited {
-		return l.under.base().RoundTrip(req)
+		return l.base().RoundTrip(req)
 	}
 
 	var sent evidence
@@ -104,7 +106,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	out := req.WithContext(ctx)
 	out.Header = header
 	sent.forbidRepeats(out, http1)
-	trace := sent.trace(l.under.base(), out)
+	trace := sent.trace(l.base(), out)
 	gotConn := trace.GotConn
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		gotConn(info)
@@ -115,7 +117,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	out = out.WithContext(httptrace.WithClientTrace(ctx, trace))
 
-	resp, err := l.under.base().RoundTrip(out) // if it panics, the lent retries are not given back
+	resp, err := l.base().RoundTrip(out) // if it panics, the lent retries are not given back
 	switch {
 	case err != nil:
 		if !sent.mayBeDone(checked(err), ctx.Err() != nil) {
@@ -128,7 +130,7 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		// If the request was sent twice, the earlier server may have spent some of the retries. If
 		// net/http has sent it again because a server refused it, that server has spent none.
-		twice := sent.wrote.Load() > 1 && !repeatsSafely(l.under.base())
+		twice := sent.wrote.Load() > 1 && !repeatsSafely(l.base())
 		if !twice && sent.repeated(resp) == nil {
 			back(unspentOf(resp.Header.Values(spentName), lent))
 		}

@@ -47,7 +47,7 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	var a *attempt
 	requests := []*http.Request{resp.Request}
 	switch s := stopInfoOf(resp); {
-	case s != nil:
+	case s != nil && s.err != nil:
 		a, err = s.attempt, s.err
 		requests = []*http.Request{s.original, a.given}
 	case resp.StatusCode >= 400:
@@ -72,14 +72,16 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// A stopInfo says why no further attempt was made after a failed attempt that got a response. The
-// context of the response's Request contains the stopInfo.
+// A stopInfo says why no further attempt was made after a failed attempt that got a response, or
+// that an answer was lost before a redirect. The context of the response's Request contains the
+// stopInfo.
 type stopInfo struct {
 	req      *http.Request // the Request of the response; its context contains the stopInfo
 	original *http.Request // the Request of the response before `addTo` added the stopInfo
 	status   int           // the status of the response
 	attempt  *attempt      // the last attempt
-	err      error         // why no other attempt was made
+	err      error         // why no other attempt was made; nil: the attempt succeeded
+	lost     error         // the error of an answer that was lost before a redirect; nil: none
 }
 
 type stopInfoKey struct{}

@@ -218,6 +218,33 @@ func TestResult(t *testing.T) {
 	assert.Equal(t, errReset, err)
 }
 
+// A redirect that Check rejects is a failure, also if an earlier answer was lost, so that the
+// Transport has stored this loss in the Request of the response.
+func TestResultOfARedirect(t *testing.T) {
+	errLogin := errors.New("the session has expired")
+	refuses := func(req *http.Request, resp *http.Response, err error) error {
+		if err == nil && resp.StatusCode == 302 {
+			return errLogin
+		}
+		return retryhttp.Check(req, resp, err)
+	}
+	for _, steps := range [][]any{{302}, {302, 302, 302}, {errReset, 302}, {503, 302}} {
+		for name, check := range map[string]retryhttp.CheckFunc{"rejected": refuses, "accepted": nil} {
+			bubble(t, fmt.Sprint(steps, ", ", name), func(t *testing.T) {
+				tr := &retryhttp.Transport{Base: script(steps...), Policy: retry.Policy{MaxAttempts: len(steps)}, Check: check}
+				resp, err := retryhttp.Result(tr.RoundTrip(request(t, "GET")))
+				if check == nil {
+					require.NoError(t, err)
+					assert.NoError(t, retryhttp.ErrorOf(resp))
+					assert.Equal(t, 302, resp.StatusCode)
+				} else {
+					assert.ErrorIs(t, err, errLogin)
+				}
+			})
+		}
+	}
+}
+
 // The Request of a failed response is sent again by a client without a Transport, so that the new
 // response has the same Request. If its status differs, it is not taken for the failed response.
 func TestResultOfARequestThatIsSentAgain(t *testing.T) {

@@ -154,10 +154,11 @@ import (
 // Over TLS and HTTP/1, if a server stops reading, net/http may need 5 s to end a request whose
 // context has ended, because the Close of a TLS connection writes for up to 5 s.
 type Transport struct {
-	// Base sends the request of each attempt. If Base is nil, http.DefaultTransport is used. A
-	// Transport may itself be http.DefaultTransport: then the http.DefaultTransport with which the
-	// program has started is used. But if a RoundTripper that is not of this package is between them,
-	// set Base. Otherwise the Transport would call itself without end.
+	// Base sends the request of each attempt. If Base is nil, http.DefaultTransport is used. If the
+	// Transport itself is http.DefaultTransport, or the Base of a Hedge that is, it uses the
+	// http.DefaultTransport with which the program has started. But if http.DefaultTransport is a
+	// RoundTripper of another package that contains the Transport, set Base. Otherwise the Transport
+	// would call itself without end.
 	Base http.RoundTripper
 
 	// Policy says how often to send a request, and when. Under the zero Policy each request is sent
@@ -355,11 +356,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // CloseIdleConnections closes the idle connections of Base. http.Client calls it.
-func (t *Transport) CloseIdleConnections() {
-	if base, ok := t.base().(interface{ CloseIdleConnections() }); ok {
-		base.CloseIdleConnections()
-	}
-}
+func (t *Transport) CloseIdleConnections() { closeIdleConnections(t.base()) }
 
 // policyOf returns the policy under which a request is sent.
 func (t *Transport) policyOf(req *http.Request) *retry.Policy {
@@ -401,35 +398,7 @@ func (t *Transport) plain(u *url.URL) bool {
 // request, and is the Proxy of http.DefaultTransport.
 var fromEnvironment = reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 
-func (t *Transport) base() http.RoundTripper {
-	if t.Base == nil {
-		return defaultBase()
-	}
-	return t.Base
-}
-
-// defaultBase returns the RoundTripper that is used if a Base is nil. This is http.DefaultTransport,
-// or its innermost Base if http.DefaultTransport is a RoundTripper of this package. Otherwise a
-// Transport that is http.DefaultTransport would call itself.
-func defaultBase() http.RoundTripper {
-	for base := http.DefaultTransport; ; {
-		switch outer := base.(type) {
-		case *Transport:
-			base = outer.Base
-		case *Hedge:
-			base = outer.Base
-		case *lender:
-			base = outer.under.Base
-		case nil:
-			return firstDefault
-		default:
-			return base
-		}
-	}
-}
-
-// firstDefault is the http.DefaultTransport with which the program has started.
-var firstDefault = http.DefaultTransport
+func (t *Transport) base() http.RoundTripper { return baseOf(t.Base, t) }
 
 // Clone returns a copy of t. You may change the fields of the copy before its first use. If Budgets
 // is nil, the clone and t share one Budget for each target.

@@ -468,34 +468,36 @@ func (e panicker) method(name string) {
 }
 
 // A program may set http.DefaultTransport to a RoundTripper of this package. Then this RoundTripper
-// does not call itself, and a RoundTripper without a Base does not multiply its attempts.
+// does not call itself. Other RoundTrippers without a Base send their requests through it.
 func TestDefaultTransport(t *testing.T) {
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	before := http.DefaultTransport
 	defer func() { http.DefaultTransport = before }()
-	asked := 0
+	asked, prepared := 0, 0
 	own := roundTrip(func(req *http.Request) (*http.Response, error) { asked++; return before.RoundTrip(req) })
+	prepare := func(*http.Request, int, error) error { prepared++; return nil }
 	policy := retry.Policy{MaxAttempts: 3}
 	for name, tt := range map[string]struct {
-		transport http.RoundTripper
-		asked     int // how often own gets the two requests
+		transport       http.RoundTripper
+		asked, prepared int // how often two requests come to `own` and to Prepare
 	}{
-		"a Transport":                        {&retryhttp.Transport{Policy: policy}, 0},
-		"a Transport with a Hedge":           {&retryhttp.Transport{Policy: policy, Base: &retryhttp.Hedge{After: time.Hour}}, 0},
-		"a Hedge":                            {&retryhttp.Hedge{After: time.Hour}, 0},
-		"LendBudget":                         {retryhttp.LendBudget(nil, 3), 0},
-		"LLM":                                {retryhttp.LLM(policy), 0},
-		"a Transport with a Base of its own": {&retryhttp.Transport{Policy: policy, Base: retryhttp.LendBudget(own, 3)}, 2},
-		"not of this package":                {own, 2},
+		"a Transport":                        {&retryhttp.Transport{Policy: policy, Prepare: prepare}, 0, 2},
+		"a Transport with a Hedge":           {&retryhttp.Transport{Policy: policy, Prepare: prepare, Base: &retryhttp.Hedge{After: time.Hour}}, 0, 2},
+		"a Hedge":                            {&retryhttp.Hedge{After: time.Hour}, 0, 0},
+		"LendBudget above a Transport":       {retryhttp.LendBudget(&retryhttp.Transport{Prepare: prepare}, 3), 0, 2},
+		"LLM":                                {retryhttp.LLM(policy), 0, 0},
+		"a Transport with a Base of its own": {&retryhttp.Transport{Policy: policy, Prepare: prepare, Base: retryhttp.LendBudget(own, 3)}, 2, 2},
+		"not of this package":                {own, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			http.DefaultTransport, asked = tt.transport, 0
+			http.DefaultTransport, asked, prepared = tt.transport, 0, 0
 			for _, client := range []*http.Client{http.DefaultClient, {Transport: &retryhttp.Transport{Policy: policy}}} {
 				resp, err := retryhttp.Result(client.Get(server.URL))
 				require.NoError(t, err)
 				textOf(t, resp)
 			}
-			assert.Equal(t, tt.asked, asked)
+			http.DefaultClient.CloseIdleConnections()
+			assert.Equal(t, [2]int{tt.asked, tt.prepared}, [2]int{asked, prepared})
 		})
 	}
 }

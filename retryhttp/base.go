@@ -1,0 +1,44 @@
+package retryhttp
+
+import "net/http"
+
+// baseOf returns the RoundTripper through which `self` sends requests. The parameter `base` is the
+// Base of `self`. If it is nil, the result is http.DefaultTransport. But if `self` is a part of
+// http.DefaultTransport, it would call itself without end, so the result is firstDefault.
+func baseOf(base, self http.RoundTripper) http.RoundTripper {
+	switch {
+	case base != nil:
+		return base
+	case contains(http.DefaultTransport, self):
+		return firstDefault
+	default:
+		return http.DefaultTransport
+	}
+}
+
+// firstDefault is the http.DefaultTransport with which the program has started.
+var firstDefault = http.DefaultTransport
+
+// The function `contains` reports whether `outer` is `inner`, or sends requests through `inner`. It
+// looks only into RoundTrippers of this package.
+func contains(outer, inner http.RoundTripper) bool {
+	for outer != inner {
+		switch of := outer.(type) {
+		case *Transport:
+			outer = of.Base
+		case *Hedge:
+			outer = of.Base
+		case *lender:
+			outer = of.inner
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func closeIdleConnections(base http.RoundTripper) {
+	if closer, ok := base.(interface{ CloseIdleConnections() }); ok {
+		closer.CloseIdleConnections()
+	}
+}
