@@ -131,6 +131,9 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		err = checked(err)
 		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.Err() != nil)
+		if isReplayable(a.req) && a.sent.again.Load() {
+			a.before = errAgain // err is only about the repeat
+		}
 		// net/http may repeat a request whose header it has already written to an idle connection.
 		a.unsent = resp == nil && noConnection(err) && a.sent.wrote.Load() == 0
 	}
@@ -213,9 +216,12 @@ func (a *attempt) isLost() bool {
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
 }
 
-// gotNoConnection reports whether the request was passed to Base, and certainly not to a server.
-func (a *attempt) gotNoConnection() bool {
-	return a.to.known.Load() && a.status == 0 && a.failure != nil && !a.isLost()
+// hidesALoss reports whether the request got no answer, and its error does not say that a server may
+// have processed an earlier request. Either this request has certainly not reached a server, or the
+// error is about a repeat of net/http.
+func (a *attempt) hidesALoss() bool {
+	failed := a.to.known.Load() && a.status == 0 && a.failure != nil
+	return failed && (a.before != nil || !a.isLost())
 }
 
 // lostAs returns the error that the field Before of a *retry.Error gets for the attempt a, whose

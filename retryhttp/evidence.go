@@ -40,27 +40,26 @@ const (
 func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.ClientTrace {
 	safe := repeatsSafely(base) && !isReplayable(req)
 	return &httptrace.ClientTrace{
+		// If Base asks for another connection after the header was written, but before the answer has
+		// begun, then Base is sending the request again.
 		GetConn: func(string) {
 			e.asked.Store(true)
-			if safe && e.wrote.Load() > 0 { // net/http repeats req, so no server has processed it
+			switch broke := e.conn.Load(); {
+			case safe && e.wrote.Load() > 0: // no server has processed req
 				e.wrote.Store(0)
 				e.waits.Store(false)
 				e.got.Store(gotNone)
-			}
-		},
-		GotConn: func(info httptrace.GotConnInfo) {
-			// If Base gets another connection after the header was written, but before the answer has
-			// begun, then Base is sending the request again. The hook WroteHeaders would notice this too
-			// late: over HTTP/2, net/http may call WroteHeaders after it has got the answer.
-			conn, _ := info.Conn.(*tls.Conn)
-			broke := e.conn.Swap(conn)
-			switch waits := e.waits.Load(); {
-			case waits && broke == nil:
+			case !e.waits.Load():
+			case broke == nil:
 				e.again.Store(true)
-			case waits && overHTTP1(broke): // over HTTP/2, the server has refused the request
+			case overHTTP1(broke): // over HTTP/2, the server has refused req
 				e.again.Store(true)
 				e.got.Store(gotHTTP1)
 			}
+		},
+		GotConn: func(info httptrace.GotConnInfo) {
+			conn, _ := info.Conn.(*tls.Conn)
+			e.conn.Store(conn)
 			e.got.CompareAndSwap(gotNone, gotConn)
 		},
 		GotFirstResponseByte: func() { e.waits.Store(false) },
@@ -90,10 +89,12 @@ func overHTTP1(conn *tls.Conn) bool {
 // the server has done nothing. This conclusion does not hold if the request was canceled or timed
 // out, because http.Transport may then return while it is still writing. If a Transport below has
 // made several attempts, an earlier one may have timed out, so the conclusion does not hold either.
+//
+// A refusal over HTTP/2 proves nothing if net/http has sent the request over HTTP/1 before.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
 	unsent := e.asked.Load() && (e.got.Load() == gotNone ||
 		!canceled && !gaveUp(err) && !isOfSeveral(err) && e.wrote.Load() == 0)
-	return !unsent && !refused(err)
+	return !unsent && (!refused(err) || e.got.Load() == gotHTTP1)
 }
 
 // isOfSeveral reports whether err is the error of a Transport below that has made several attempts.

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"net/url"
 	"os"
@@ -505,14 +506,22 @@ func http2AndThenHTTP1(t *testing.T, first func(h2conn, uint32)) *http.Transport
 		_, _ = io.WriteString(conn, "HTTP/1.1 412 X\r\nContent-Length: 0\r\n\r\n")
 	})
 	http2 := http2Server(t, first)
+	return overTLS(t, func() (*http.Transport, string) {
+		if conns.Add(1) == 1 {
+			return http2, "h2"
+		}
+		return http1, "http/1.1"
+	})
+}
+
+// overTLS returns a Base whose connections have TLS. The function `next` returns a Base that makes
+// the next connection, and the protocol of this connection.
+func overTLS(t *testing.T, next func() (*http.Transport, string)) *http.Transport {
 	certificates := certificatesForTests()
 	base := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	t.Cleanup(base.CloseIdleConnections)
 	base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		server, protocol := http1, "http/1.1"
-		if conns.Add(1) == 1 {
-			server, protocol = http2, "h2"
-		}
+		server, protocol := next()
 		inner, err := server.DialContext(ctx, network, address)
 		require.NoError(t, err)
 		client, outer := net.Pipe()
@@ -522,6 +531,77 @@ func http2AndThenHTTP1(t *testing.T, first func(h2conn, uint32)) *http.Transport
 		return client, nil
 	}
 	return base
+}
+
+// A server makes a payment on an idle connection and dies. net/http repeats the POST, because it has
+// a key, and gets no connection for the repeat. The error of the dial alone would say that nothing
+// was sent.
+func TestAPaymentWhoseRepeatGetsNoConnection(t *testing.T) {
+	for attempts := 1; attempts <= 3; attempts++ {
+		for name, start := range map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/1 over TLS": (*httptest.Server).StartTLS} {
+			t.Run(fmt.Sprintf("%s, %d attempts", name, attempts), func(t *testing.T) {
+				var asked, dials atomic.Int64
+				server := serve(t, func(http.ResponseWriter, *http.Request) {
+					if asked.Add(1) > 1 {
+						panic(http.ErrAbortHandler)
+					}
+				}, start)
+				base := server.Client().Transport.(*http.Transport)
+				base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+					if dials.Add(1) > 1 {
+						return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+					}
+					return new(net.Dialer).DialContext(ctx, network, address)
+				}
+				textOf(t, send(t, base, lentRequest{method: "GET"}.to(t.Context(), server.URL)))
+				tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: attempts}}
+				_, err := tr.RoundTrip(lentRequest{method: "POST", key: "Idempotency-Key", body: "data"}.to(t.Context(), server.URL))
+				var e *retry.Error
+				require.ErrorAs(t, err, &e)
+				assert.ErrorContains(t, e.Before, "net/http has repeated the request")
+				assert.EqualValues(t, 2, asked.Load())
+			})
+		}
+	}
+}
+
+// A server makes a payment over HTTP/1 and dies. net/http repeats the POST over HTTP/2, and the next
+// server refuses it. The refusal does not say that the payment was not made.
+func TestAPaymentOverHTTP1AndThenARefusalOverHTTP2(t *testing.T) {
+	for _, idempotent := range []bool{true, false} {
+		t.Run(fmt.Sprint("idempotent: ", idempotent), func(t *testing.T) {
+			var conns, asked atomic.Int64
+			http1 := piped(2, func(conn net.Conn, req *http.Request) {
+				_, _ = io.Copy(io.Discard, req.Body)
+				switch asked.Add(1) {
+				case 1:
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n")
+				case 2:
+					_ = conn.Close()
+				default:
+					_, _ = io.WriteString(conn, "HTTP/1.1 412 X\r\nContent-Length: 0\r\n\r\n")
+				}
+			})
+			refuses := http2Server(t, func(c h2conn, _ uint32) { c.goAway(0, 2) })
+			base := overTLS(t, func() (*http.Transport, string) {
+				if conns.Add(1) == 2 {
+					return refuses, "h2"
+				}
+				return http1, "http/1.1"
+			})
+			textOf(t, send(t, base, lentRequest{method: "GET"}.to(t.Context(), "https://example.test/")))
+			tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3}, Idempotent: func(*http.Request) bool { return idempotent }}
+			resp, err := tr.RoundTrip(lentRequest{method: "POST", key: "Idempotency-Key", body: "data"}.to(t.Context(), "https://example.test/"))
+			if idempotent {
+				require.NoError(t, err)
+				err = retryhttp.ErrorOf(resp)
+			}
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			assert.ErrorContains(t, e.Before, "net/http has repeated the request")
+			assert.EqualValues(t, map[bool]int{true: 3, false: 2}[idempotent], asked.Load())
+		})
+	}
 }
 
 // A server restarts: it refuses a POST over HTTP/2, or has closed the idle connection, and the new

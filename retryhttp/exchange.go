@@ -359,7 +359,7 @@ func (x *exchange) discard() {
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
-//     lost. If the last attempt got no connection, its error hides such a request. In both cases
+//     lost. If the last attempt got no answer, its error may hide such a request. In both cases
 //     Before is the error of that request. Either an earlier attempt has sent the
 //     request, or net/http or a Transport below has sent it within the last attempt, or it has led to
 //     this request by a redirect. Without such a request, `complete` does not change Before. The loop sets Before if the last error is only a
@@ -377,7 +377,7 @@ func (x *exchange) complete(err error) error {
 			e.Cause = errSetNoBudgets
 		}
 	}
-	if x.last != nil && (x.last.status/100 == 4 || x.last.gotNoConnection()) {
+	if x.last != nil && (x.last.status/100 == 4 || x.last.hidesALoss()) {
 		e.Before = cmp.Or(x.lostAnswer(), e.Before)
 	}
 	return err

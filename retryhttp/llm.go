@@ -413,6 +413,9 @@ var (
 	// unpaidMessagesLLM contains words of messages that say that the account cannot pay. The codes of
 	// these errors are those of a rate limit.
 	unpaidMessagesLLM = []string{
+		"credit balance is too low", "reached your specified API usage limits", // Anthropic, with a 400
+		"reached your specified workspace API usage limits",                    // Anthropic, with a 400
+		"exceed your account's monthly spend limit",                            // Anthropic, with a 429
 		"exceeded its monthly spending cap", "prepayment credits are depleted", // Gemini, with a 429
 		"used all available credits or reached its monthly spending limit", // xAI, with a 429
 	}

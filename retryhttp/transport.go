@@ -125,7 +125,7 @@ import (
 // Check has rejected although its status is below 400, for example because it broke off. A 408
 // counts because the timeouts of some frameworks send it after a handler has begun its work. Fiber
 // and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
-// connection breaks. If the answer to this repeat is a 4xx, the field Before says that net/http has
+// connection breaks. If this repeat gets a 4xx or no answer, the field Before says that net/http has
 // repeated the request. http.Client follows a redirect with a new call of RoundTrip. If the new
 // request has the same method, Before of the new call also names an answer that was lost before the
 // redirect.
@@ -327,8 +327,9 @@ type Transport struct {
 // If the body breaks off while the caller reads it, the request is not retried. Only Resume can
 // fetch the missing bytes then. With a Check that reads the whole body, the attempt fails instead
 // and can be retried: see [WholeBody]. For a body that is too long for WholeBody, send the request
-// and read the body inside [retry.Do], with retrynet.Transient as its RetryIf. Send this request
-// without a Transport, because the attempts of Do and of the Transport would multiply.
+// and read the body inside [retry.Do], and get the response with [Result]: then a 503 is retried,
+// and a 404 is not. Send this request without a Transport, because the attempts of Do and of the
+// Transport would multiply.
 //
 // RoundTrip reads and closes the body of each response before the last, so that its connection can
 // be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before
