@@ -27,11 +27,11 @@ import (
 //
 // # What is sent twice
 //
-// A GET or HEAD may be sent twice if it has no body, no Upgrade header and no Trailer. If there is
-// a Transport above, its policy must allow a second attempt, and its Idempotent must report true
-// for the request. While a [Gate] holds back other attempts, no second request is sent. If the
-// first request fails within the duration After, no second request is sent either, because the
-// Transport may retry the first request.
+// A GET or HEAD may be sent twice if it has no body, no Upgrade header and no Trailer, and a host
+// of at most 1,024 bytes. If there is a Transport above, its policy must allow a second attempt,
+// and its Idempotent must report true for the request. While a [Gate] holds back other attempts, no
+// second request is sent. If the first request fails within the duration After, no second request
+// is sent either, because the Transport may retry the first request.
 //
 // The Hedge recognizes a request of the Transport by its method and URL. If a RoundTripper between
 // the Transport and the Hedge changes the URL, the Gate is not asked, and [Hedged] reports false in
@@ -167,7 +167,8 @@ func (h *Hedge) budgetOf(req *http.Request) (budget *retry.Budget, done func()) 
 // hedgeable reports whether a request may be sent a second time while the first is in flight.
 func hedgeable(req *http.Request) bool {
 	_, upgrade := req.Header["Upgrade"]
-	return (isGet(req) || req.Method == http.MethodHead) && req.URL != nil &&
+	return (isGet(req) || req.Method == http.MethodHead) &&
+		req.URL != nil && len(req.URL.Host) <= longestHost &&
 		(req.Body == nil || req.Body == http.NoBody) && req.Trailer == nil && !upgrade &&
 		!sentOnce(req)
 }
@@ -326,7 +327,14 @@ func (q *raceRequest) judge() {
 // waits for it.
 func (r *race) settle() *raceRequest {
 	best, wins := &r.first, r.first.ok || r.first.asks
-	kept := wins || !r.fails(best) || best.release()
+	kept := true
+	switch {
+	case wins:
+	case r.fails(best):
+		kept = best.release()
+	default: // there is no second request, or it has failed too, and its body may still be stored
+		wins = r.second == nil || !r.second.asks
+	}
 	won := r.end(best, wins)
 	if won == nil { // the second request was sent
 		select {

@@ -48,6 +48,10 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 		{"GET that upgrades", "GET", header("Upgrade", "x"), 1},
 		{"GET that may not be repeated", "GET", idempotent(false), 1},
 		{"GET with a Trailer", "GET", trailer, 1},
+		{"GET to a long host, without a Transport", "GET", func(tr *retryhttp.Transport, req *http.Request) {
+			req.URL.Host = strings.Repeat("h", 1025)
+			tr.Base = alone{tr.Base}
+		}, 1},
 		{"GET with a Trailer, without a Transport", "GET", func(tr *retryhttp.Transport, req *http.Request) {
 			trailer(tr, req)
 			tr.Base = alone{tr.Base}
@@ -528,16 +532,20 @@ func TestHedgeNeverDropsBothAnswers(t *testing.T) {
 		name          string
 		first, second reply // the second request is sent after 50 ms
 		text          string
+		took          time.Duration
 	}{
-		{"both are slow, the first fails first", reply{after: 70 * ms, status: 507, body: slow}, reply{after: 70 * ms, status: 507, body: slow}, "xxxx <nil>"},
-		{"both are slow, the second fails first", reply{after: 100 * ms, status: 507, body: slow}, reply{after: 20 * ms, status: 507, body: slow}, "xxxx <nil>"},
-		{"the first breaks off, and then the second has no answer", reply{after: 70 * ms, status: 507, body: broken}, reply{after: 70 * ms}, "sorry connection reset by peer"},
-		{"the second breaks off, and asks to wait", reply{after: 100 * ms, status: 507}, reply{after: 10 * ms, status: 429, body: broken}, "sorry connection reset by peer"},
+		{"the second is slow and fails, and then the first fails", reply{after: 100 * ms, status: 507}, reply{after: 20 * ms, status: 507, body: slow}, "answer 1 <nil>", 100 * ms},
+		{"both are slow, the first fails first", reply{after: 70 * ms, status: 507, body: slow}, reply{after: 70 * ms, status: 507, body: slow}, "xxxx <nil>", 160 * ms},
+		{"both are slow, the second fails first", reply{after: 100 * ms, status: 507, body: slow}, reply{after: 20 * ms, status: 507, body: slow}, "xxxx <nil>", 100 * ms},
+		{"the first breaks off, and then the second has no answer", reply{after: 70 * ms, status: 507, body: broken}, reply{after: 70 * ms}, "sorry connection reset by peer", 120 * ms},
+		{"the second breaks off, and asks to wait", reply{after: 100 * ms, status: 507}, reply{after: 10 * ms, status: 429, body: broken}, "sorry connection reset by peer", 100 * ms},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := script(tt.first, tt.second)
 			tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: base, After: 50 * ms}, Policy: retry.Policy{MaxAttempts: 2, RetryIf: func(error) bool { return false }}}
+			began := time.Now()
 			resp := send(t, tr)
+			assert.Equal(t, tt.took, time.Since(began))
 			text, err := io.ReadAll(resp.Body)
 			assert.Equal(t, tt.text, fmt.Sprint(string(text), " ", err))
 			assert.Equal(t, 2, base.count())
