@@ -39,9 +39,7 @@ type attempt struct {
 	// proof that the server has not processed the request is !mayBeDone.
 	unsent bool
 
-	// status is the status of the response, or 0 if there was no response. Until the request is sent,
-	// status is that of the attempt before.
-	status  int
+	status  int   // the status of the response; 0: there was no response
 	failure error // the error if the attempt has failed; nil: it succeeded, or has not ended yet
 
 	// The field `before` is the error of an earlier request that belonged to this attempt. net/http or
@@ -125,7 +123,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		trace := a.sent.trace(base, a.req)
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), trace))
 	}
-	a.mayBeDone, a.status = true, 0
+	a.mayBeDone = true
 	a.to.store(a.req)
 	resp, err := base.RoundTrip(a.req)
 	if err != nil {
@@ -214,14 +212,6 @@ func (a *attempt) mayBeRepeated() bool {
 func (a *attempt) isLost() bool {
 	rejected := a.status/100 == 4 && a.status != http.StatusRequestTimeout
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
-}
-
-// hidesALoss reports whether the request got no answer, and its error does not say that a server may
-// have processed an earlier request. Either this request has certainly not reached a server, or the
-// error is about a repeat of net/http.
-func (a *attempt) hidesALoss() bool {
-	failed := a.to.known.Load() && a.status == 0 && a.failure != nil
-	return failed && (a.before != nil || !a.isLost())
 }
 
 // lostAs returns the error that the field Before of a *retry.Error gets for the attempt a, whose

@@ -186,7 +186,7 @@ func (e *evidence) forbidRepeats(req *http.Request, http1 bool) {
 		return
 	}
 	req.GetBody = func() (io.ReadCloser, error) {
-		if e.wrote.Load() > 0 {
+		if conn := e.conn.Load(); e.wrote.Load() > 0 && (conn == nil || overHTTP1(conn)) {
 			return nil, errRepeat
 		}
 		return getBody()

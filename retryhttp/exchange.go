@@ -205,7 +205,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
-		a = &attempt{number: before.number, status: before.status}
+		a = &attempt{number: before.number}
 		x.mayBeDone = x.mayBeDone || before.mayBeDone
 		// If a 4xx ends the call, the error of x.lost becomes the field Before of the call's error, as a
 		// possible cause of the 4xx. An attempt without a response is a more likely cause than an attempt
@@ -359,8 +359,8 @@ func (x *exchange) discard() {
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
 //   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
-//     lost. If the last attempt got no answer, its error may hide such a request. In both cases
-//     Before is the error of that request. Either an earlier attempt has sent the
+//     lost. If the last attempt was not sent or got no answer, its error may hide such a request.
+//     In all these cases Before is the error of that request. Either an earlier attempt has sent the
 //     request, or net/http or a Transport below has sent it within the last attempt, or it has led to
 //     this request by a redirect. Without such a request, `complete` does not change Before. The loop sets Before if the last error is only a
 //     timeout, for example because Check did not return in time.
@@ -377,15 +377,33 @@ func (x *exchange) complete(err error) error {
 			e.Cause = errSetNoBudgets
 		}
 	}
-	if x.last != nil && (x.last.status/100 == 4 || x.last.hidesALoss()) {
+	if x.hidesLoss() {
 		e.Before = cmp.Or(x.lostAnswer(), e.Before)
 	}
 	return err
 }
 
+// hidesLoss reports whether the error of the last attempt does not say that a server may have
+// processed an earlier request.
+func (x *exchange) hidesLoss() bool {
+	switch last := x.last; {
+	case last == nil:
+		return true // this exchange has sent nothing, but another one may have led to it by a redirect
+	case !last.to.known.Load(): // not sent; its error contains the error of the attempt before it
+		return x.lost == nil || x.lost.number != last.number-1
+	case last.status != 0:
+		return last.status/100 == 4
+	default: // there was no connection, or the error is about a repeat of net/http
+		return last.failure != nil && (last.before != nil || !last.isLost())
+	}
+}
+
 // lostAnswer returns the error of an earlier request whose answer was lost, or nil. Either this
 // exchange has sent this request, or an exchange whose redirect has led to this one.
 func (x *exchange) lostAnswer() error {
+	if x.last == nil {
+		return lostBeforeRedirect(x.req)
+	}
 	return cmp.Or(x.last.before, x.lost.lostAs(), lostBeforeRedirect(x.req))
 }
 

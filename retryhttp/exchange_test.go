@@ -77,6 +77,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset, a 429, and then no connection", ofTransport(func(tr *retryhttp.Transport) { tr.Policy.MaxAttempts = 3 }), []any{errReset, 429, refused}, "connection reset by peer"},
 		{"a reset, and then no connection", nil, []any{errReset, refused}, "connection reset by peer"},
 		{"never a connection", nil, []any{refused}, ""},
+		{"a reset, no connection, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, refused}, "connection reset by peer"},
 		{"a reset, a 429, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, 429}, "connection reset by peer"},
 		{"a reset, no token in time, and then a 412", prepares(2, time.Second+1, nil), []any{errReset, 412}, "connection reset by peer"},
 		{"a reset, a 429, and then a Check that is late", ofTransport(func(tr *retryhttp.Transport) {
@@ -179,6 +180,32 @@ func TestAnswerThatIsLost(t *testing.T) {
 // location finds the object. http.Client follows the redirect with a new call of RoundTrip, whose
 // error also says which answer was lost.
 func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
+	for name, edit := range map[string]func(*testing.T, *retryhttp.Transport){
+		"Prepare fails": func(_ *testing.T, tr *retryhttp.Transport) {
+			tr.Prepare = func(req *http.Request, _ int, _ error) error {
+				if req.URL.Path == "/new" {
+					return errNoAnswer
+				}
+				return nil
+			}
+		},
+		"the Gate is closed": func(t *testing.T, tr *retryhttp.Transport) {
+			tr.Gate = &retryhttp.Gate{Key: func(req *http.Request) string { return req.URL.Path }}
+			closing := request(t, "GET")
+			closing.URL.Path = "/new"
+			send(t, &retryhttp.Transport{Base: script(asksToWait(429, 50)), Gate: tr.Gate}, closing)
+			tr.Policy.MaxRetryAfter = time.Second
+		},
+	} {
+		bubble(t, "the request to the new location is not sent: "+name, func(t *testing.T) {
+			tr := &retryhttp.Transport{Base: script(errReset, response(307, "Location", "/new")), Policy: retry.Policy{MaxAttempts: 3}}
+			edit(t, tr)
+			_, err := (&http.Client{Transport: tr}).Do(request(t, "PUT"))
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, errReset, e.Before, err)
+		})
+	}
 	to := func(status int, path string) *http.Response { return response(status, "Location", path) }
 	for _, tt := range []struct {
 		name, method string

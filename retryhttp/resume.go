@@ -257,6 +257,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		x.budget, x.done = x.t.budgetOf(x.policy, req)
 	}
 	x.last = &attempt{number: 1, req: req}
+	x.last.to.known.Store(true) // the request of this attempt was sent
 	err := x.run(func(ctx context.Context) error {
 		if broke == nil {
 			return x.attempt(ctx)

@@ -119,16 +119,16 @@ import (
 //
 // An idempotent request is sent again if its answer is lost. Then the first attempt may be the
 // cause of the second answer. Example: a server stores a PUT with If-None-Match, the connection
-// breaks, and the second attempt gets a 412. So if the last attempt gets a 4xx or no connection,
-// and the server may have processed an earlier attempt, the field Before of the *retry.Error is the
-// error of that earlier attempt. Such an attempt got no answer, a 408, a 5xx, or an answer that
-// Check has rejected although its status is below 400, for example because it broke off. A 408
-// counts because the timeouts of some frameworks send it after a handler has begun its work. Fiber
-// and tower-http are examples. net/http itself repeats a request with an Idempotency-Key if an idle
-// connection breaks. If this repeat gets a 4xx or no answer, the field Before says that net/http has
-// repeated the request. http.Client follows a redirect with a new call of RoundTrip. If the new
-// request has the same method, Before of the new call also names an answer that was lost before the
-// redirect.
+// breaks, and the second attempt gets a 412. So if the last attempt gets a 4xx or no connection, or
+// is not sent, and the server may have processed an earlier attempt, the field Before of the
+// *retry.Error is the error of that earlier attempt. Such an attempt got no answer, a 408, a 5xx,
+// or an answer that Check has rejected although its status is below 400, for example because it
+// broke off. A 408 counts because the timeouts of some frameworks send it after a handler has begun
+// its work. Fiber and tower-http are examples. net/http itself repeats a request with an
+// Idempotency-Key if an idle connection breaks. If this repeat gets a 4xx or no answer, the field
+// Before says that net/http has repeated the request. http.Client follows a redirect with a new
+// call of RoundTrip. If the new request has the same method, Before of the new call also names an
+// answer that was lost before the redirect.
 //
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There are
 // three exceptions:
