@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"strconv"
@@ -47,8 +48,9 @@ func BorrowBudget(h http.Handler, limit int) http.Handler {
 	})
 }
 
-// A reporter is a ResponseWriter that adds the header Retry-Budget-Spent before the header of the
-// final response is written.
+// A reporter is a ResponseWriter that sets the header Retry-Budget-Spent before the header of the
+// final response is written. If the handler is a proxy that has copied the report of another server,
+// the greater number is sent.
 type reporter struct {
 	http.ResponseWriter
 	loan     *loan
@@ -56,11 +58,19 @@ type reporter struct {
 }
 
 func (r *reporter) report() {
-	if !r.reported {
-		r.reported = true
-		// Not Set: if h is a proxy, it has passed on the report of another server.
-		r.Header().Add(spentName, r.loan.close())
+	if r.reported {
+		return
 	}
+	r.reported = true
+	spent := r.loan.close()
+	for _, value := range r.Header().Values(spentName) { // h is a proxy that has copied a report
+		n, ok := number(value, math.MaxInt)
+		if !ok {
+			return // the client must get the value, and then takes no retry back
+		}
+		spent = max(spent, n)
+	}
+	r.Header().Set(spentName, strconv.Itoa(spent))
 }
 
 func (r *reporter) WriteHeader(status int) {
@@ -123,11 +133,11 @@ func borrow(ctx context.Context, values []string, limit int) (context.Context, *
 // the header spentName.
 func (l *loan) asked() bool { return l.budget.Borrowed }
 
-// The method `close` ends the loan, and returns the value of the response's header spentName. It
-// empties the Budget, because the remaining retries go back to the client. Call `close` only once:
-// a second call would report all retries as spent.
-func (l *loan) close() string {
+// The method `close` ends the loan, and returns how many retries were spent. It empties the Budget,
+// because the remaining retries go back to the client. Call `close` only once: a second call would
+// report all retries as spent.
+func (l *loan) close() int {
 	ctx := retry.WithBudget(context.Background(), l.budget)
 	unspent, _ := retry.LendBudget(ctx, l.budget.Size, false)
-	return strconv.Itoa(l.budget.Size - unspent)
+	return l.budget.Size - unspent
 }

@@ -99,6 +99,7 @@ func TestReport(t *testing.T) {
 	}{
 		{"nothing", as, as, nothing, 200},
 		{"a proxy that copies the lease and the report", as, as, copies.ServeHTTP, 200},
+		{"a proxy that copies a report which is not a number", as, as, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Retry-Budget-Spent", "1, 1") }, 200},
 		{"Write", as, as, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "text") }, 200},
 		{"WriteHeader", as, as, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, 404},
 		{"Flush", as, as, func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush() }, 200},
@@ -148,8 +149,10 @@ func TestReport(t *testing.T) {
 				switch {
 				case strings.HasSuffix(row.name, "has no report"):
 					assert.Empty(t, reports)
+				case strings.HasSuffix(row.name, "is not a number"):
+					assert.Equal(t, []string{"1, 1"}, reports)
 				case strings.HasPrefix(row.name, "a proxy that copies"):
-					assert.Equal(t, []string{"1", "7"}, reports)
+					assert.Equal(t, []string{"7"}, reports)
 					assert.Equal(t, "2", lease.Load())
 				default:
 					assert.Equal(t, "1", reports[len(reports)-1])
