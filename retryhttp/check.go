@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/http"
@@ -24,7 +25,7 @@ func Check(req *http.Request, resp *http.Response, err error) error {
 	case resp.StatusCode < 400:
 		return nil
 	}
-	return statusErrorOf(req, resp).judged(req)
+	return statusErrorOf(req, resp).judged(cmp.Or(req, resp.Request))
 }
 
 // noSuchHost reports whether err says that a host name does not exist. In a cluster, the name of a

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -126,6 +127,12 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	}
 	if !said.isError { // no event describes a failure, so the body is read as JSON
 		said = failureIn(read.beginning)
+	}
+	if !said.isError && firstValue(read.beginning) == nil { // Alibaba calls a stream JSON
+		said = eventLLM(req, &http.Response{
+			StatusCode: resp.StatusCode, Header: http.Header{"Content-Type": {"text/event-stream"}},
+			Body: io.NopCloser(bytes.NewReader(read.beginning)),
+		})
 	}
 	return said, read.beginning
 }
@@ -407,7 +414,11 @@ var (
 		"1113", "1309",                 // Zhipu and Z.ai send them with a 429
 		"insufficient_balance_error",                // MiniMax sends it with a 429
 		"PrepaidBillOverdue", "PostpaidBillOverdue", // Alibaba sends them with a 429
-		"budget_exceeded", // the proxy LiteLLM sends it with a 429
+		"Arrearage",                                    // Alibaba sends it with a 400
+		"CommodityNotPurchased", "BudgetLimitExceeded", // Alibaba sends them with a 429
+		"SetLimitExceeded",    // Volcengine sends it with a 429
+		"AccountOverdueError", // Volcengine sends it with a 403
+		"budget_exceeded",     // the proxy LiteLLM sends it with a 429
 	}
 
 	// unpaidMessagesLLM contains words of messages that say that the account cannot pay. The codes of
@@ -433,7 +444,8 @@ var (
 		"unsupported_image_media_type", "image_file_not_found", // OpenAI
 		"cyber_policy", "bio_policy", "misalignment_policy_violation", // OpenAI
 		"usage_not_included", "data_residency_mismatch", "resource_not_found", // OpenAI
-		"invalid_parameter_error",                                    // Alibaba
+		"invalid_parameter_error", "InvalidParameter", "InvalidApiKey", // Alibaba
+		"AccessDenied", "ModelNotFound", "DataInspectionFailed", // Alibaba
 		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", // Gemini
 		"PERMISSION_DENIED", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED", "ALREADY_EXISTS", // Gemini
 		"invalid_request", "failed_precondition", "out_of_range", "parameter_unknown", // Gemini
