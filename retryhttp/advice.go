@@ -28,8 +28,9 @@ const (
 // AdviceOf is the function that a [Transport] calls if its field Advise is nil. It reads the header
 // Retry-After (RFC 9110 section 10.2.3). The value of the header is a number of seconds or a date.
 // A number may have a fraction. A date has one of the three formats of HTTP. It may end with UTC
-// instead of GMT, and a date such as "Sun, 06 Nov 1994 08:49:37 +0000" may end with +0000. Any
-// other value is ignored. If there are several values, the longest wait applies.
+// instead of GMT. A date in the first format may also end with +0000, for example "Sun, 06 Nov 1994
+// 08:49:37 +0000". Any other value is ignored. If there are several values, the longest wait
+// applies.
 //
 // The wait until a date is measured from the Date of the response, so both times come from the
 // server's clock. The Age of the response is subtracted from the wait, because the response has
@@ -63,7 +64,8 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 
 // VendorAdvice is a function for the field Advise of a [Transport]. Besides Retry-After it reads
 // the headers of several vendors. If the response has several of these headers, the first row of
-// the table that applies gives the wait. Here the last three rows count as one row:
+// the table that applies gives the wait. The last three rows, which are about quotas, count as one
+// row:
 //
 //	Retry-After-Ms, X-Ms-Retry-After-Ms  milliseconds        OpenAI, Azure
 //	Retry-After                          see AdviceOf        RFC 9110 section 10.2.3

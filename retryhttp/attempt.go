@@ -89,9 +89,10 @@ func (a *attempt) send() (*http.Response, error) {
 		resp.Request = req.WithContext(a.x.req.Context())
 	}
 	a.given = resp.Request
-	// Over HTTP/2, a Read waits for a lock that net/http holds while it writes to the connection. If
-	// the server has stopped reading, this write may hang, and no context ends the Read. Over TLS, a
-	// Read ends when the connection is closed, and before that, Close writes for up to 5 s.
+	// Over HTTP/2, a Read waits for a lock that net/http holds while it writes to the connection.
+	// If the server has stopped reading, this write may hang, and no context ends the Read. Over
+	// TLS, the Close of the connection first writes an alert, for up to 5 s. Only then does the
+	// Read end.
 	a.readEnds = a.x.plain && resp.ProtoMajor < 2 && resp.TLS == nil
 	if hasText(resp) && a.x.t.StallTimeout > 0 {
 		resp.Body = a.watched(resp.Body)

@@ -3,8 +3,9 @@ package retryhttp
 import "net/http"
 
 // baseOf returns the RoundTripper through which `self` sends requests. The parameter `base` is the
-// Base of `self`. If it is nil, the result is http.DefaultTransport. But if `self` is a part of
-// http.DefaultTransport, it would call itself without end, so the result is firstDefault.
+// Base of `self`. If `base` is nil, the result is http.DefaultTransport. There is one exception: if
+// http.DefaultTransport sends requests through `self`, the result is firstDefault. Otherwise `self`
+// would call itself without end.
 func baseOf(base, self http.RoundTripper) http.RoundTripper {
 	switch {
 	case base != nil:
@@ -16,7 +17,7 @@ func baseOf(base, self http.RoundTripper) http.RoundTripper {
 	}
 }
 
-// firstDefault is the http.DefaultTransport with which the program has started.
+// firstDefault is the value that http.DefaultTransport had when this package was initialized.
 var firstDefault = http.DefaultTransport
 
 // The function `contains` reports whether `outer` is `inner`, or sends requests through `inner`. It

@@ -23,9 +23,10 @@ import (
 // (text/event-stream), or the connection after a 101. If `limit` is 0 or less, no body is read. If
 // `check` is nil, the function Check is used.
 //
-// Reading the body is part of the attempt, so AttemptTimeout limits its time. The documentation of
-// [Transport] names an exception for HTTP/2. A body of unknown length that ends with its
-// connection, as in HTTP/1.0, looks complete even if it was cut off.
+// Reading the body is part of the attempt, so AttemptTimeout limits its time. But over HTTP/2, a
+// Read can hang longer than AttemptTimeout: see "A server that stops reading" in the documentation
+// of [Transport]. A body of unknown length that ends with its connection, as in HTTP/1.0, looks
+// complete even if it was cut off.
 func WholeBody(check CheckFunc, limit int64) CheckFunc {
 	return func(req *http.Request, resp *http.Response, err error) error {
 		if failure := check.orDefault()(req, resp, err); failure != nil || !hasText(resp) {
@@ -66,13 +67,14 @@ func readBeginning(resp *http.Response, limit int64) *readBody {
 // name. `judge` may keep the data. It gets neither comments nor events without data. If `judge` is
 // nil, every event is accepted. If `check` is nil, the function Check is used.
 //
-// If the stream ends or breaks off before `judge` has accepted an event, the attempt has failed.
-// The answer to a HEAD, a 204, a 205 and a redirect have no stream, and are accepted without an
-// event. If `judge` has not decided after the first 64 KiB of the stream, the stream is accepted.
-// The caller reads the whole stream, including the events that `judge` got.
+// If the stream ends or breaks off before `judge` has accepted an event, the attempt has failed. If
+// the method is HEAD, or the status is 204, 205 or 3xx, there is no stream, and the response is
+// accepted without an event. If `judge` has not decided after the first 64 KiB of the stream, the
+// stream is accepted. The caller reads the whole stream, including the events that `judge` got.
 //
 // The caller gets the response after the stream is accepted. Until then AttemptTimeout limits the
-// time. The documentation of [Transport] names an exception for HTTP/2.
+// time. But over HTTP/2, a Read can hang longer than AttemptTimeout: see "A server that stops
+// reading" in the documentation of [Transport].
 func FirstEvent(
 	check CheckFunc,
 	judge func(resp *http.Response, event string, data []byte) (more bool, err error),

@@ -36,11 +36,11 @@ func (x *exchange) keepBody(err error) {
 // gets the request or the response (see Transport.plain), the body is read in the caller's
 // goroutine. If a Read hangs, canceling the attempt closes the connection, and this ends the Read.
 // The attempt is canceled after discardTime - discardGrace. In two cases, canceling does not end
-// the Read, and the caller waits for the Read. In the first case, the user's own DialContext made
-// the connection, and the Close of this connection does not end a Read. In the second case, the
-// body comes from a protocol that the user has registered for http or https, and ignores the
-// context of the request. `discard` cannot recognize the second case, because the types of
-// net/http's bodies are not exported.
+// the Read, and the caller waits for the Read. In the first case, a DialContext or Dial of the
+// user's own made the connection, and the Close of this connection does not end a Read. In the
+// second case, the body comes from a protocol that the user has registered for http or https, and
+// ignores the context of the request. `discard` cannot recognize the second case, because the types
+// of net/http's bodies are not exported.
 //
 // Any other body may ignore its context, and would block the caller forever. Over HTTP/2, a Read
 // and a Close can wait for a write that hangs. So such a body is read in a new goroutine, and
@@ -52,7 +52,7 @@ func (a *attempt) discard(resp *http.Response, keep int) []byte {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return nil
 	}
-	limit := max(discardBytes, keep+1) // one byte more than is kept, so that its end is seen
+	limit := max(discardBytes, keep+1) // keep+1, so that the end of a body of `keep` bytes is seen
 	switch {
 	case resp.StatusCode == http.StatusSwitchingProtocols:
 		limit = 0 // the body is the connection: do not read, because only Close would end a Read

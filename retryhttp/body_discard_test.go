@@ -267,7 +267,7 @@ func TestDiscardWhenCloseDoesNotEndARead(t *testing.T) {
 }
 
 // The Close of a TLS connection writes an alert, for up to 5 s. If the server has stopped reading,
-// neither a retry nor Result waits for it.
+// neither a retry nor Result waits for the Close.
 func TestDiscardOverTLSToAServerThatStopsReading(t *testing.T) {
 	certificates, config := certificatesForTests(), &tls.Config{InsecureSkipVerify: true}
 	dial := func(context.Context, string, string) (net.Conn, error) {
@@ -402,7 +402,7 @@ func TestDiscardOfAConnection(t *testing.T) {
 
 // The server stops reading an upload over HTTP/2 and answers with the beginning of a 503. net/http
 // then holds a lock of the connection, for which a Read and a Close of the body wait. Neither
-// RoundTrip nor Result waits for it.
+// RoundTrip nor Result waits for the lock.
 func TestAServerThatStopsReadingOverHTTP2HoldsNobody(t *testing.T) {
 	for _, attempts := range []int{1, 2} {
 		address, cut := deafHTTP2(t)
@@ -429,7 +429,8 @@ func TestAServerThatStopsReadingOverHTTP2HoldsNobody(t *testing.T) {
 	}
 }
 
-// A Read of the body waits for the same lock. WriteByteTimeout of the http.Transport ends it.
+// If the server stops reading an upload over HTTP/2, a Read of the response's body waits for a lock
+// of net/http. WriteByteTimeout of the http.Transport ends this Read.
 func TestWriteByteTimeoutEndsARead(t *testing.T) {
 	for name, tr := range map[string]*retryhttp.Transport{
 		"WholeBody":    {Check: retryhttp.WholeBody(returns(nil), 1<<20), Policy: retry.Policy{AttemptTimeout: time.Second}},

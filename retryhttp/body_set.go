@@ -16,8 +16,8 @@ import (
 // bytes from this position on. Close such a body yourself after the request. Any other body, such
 // as a pipe, is read into memory and closed. `limit` is the largest number of bytes in memory. If
 // the body is longer than `limit`, SetBody returns an error, and req can still be sent once. If
-// `limit` is 0 or less, a body that cannot seek must be empty. If a Read of `body` hangs while the
-// request is sent, the call waits for the Read.
+// `limit` is 0 or less, a body that cannot seek must be empty. If a Read of `body` hangs in an
+// attempt, the RoundTrip of the Transport waits for the Read.
 //
 // Do not pass the body to http.NewRequest as well: pass nil there. http.NewRequest would hide the
 // method Seek of a body that has no method Close.

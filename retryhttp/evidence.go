@@ -19,17 +19,20 @@ import (
 // alone does not say whether the server may have got the request. Example: the error is io.EOF if
 // the connection closes during the TLS handshake, and also if it closes after a POST was sent.
 type evidence struct {
-	conn  atomic.Pointer[tls.Conn] // the last connection; nil: none, or without TLS
+	conn  atomic.Pointer[tls.Conn] // the last connection if it has TLS, otherwise nil
 	asked atomic.Bool              // Base has called GetConn, so it reports to the trace
-	got   atomic.Int32             // the connections that Base has got: gotNone, gotConn or gotHTTP1
+	got   atomic.Int32             // what connections Base has got: gotNone, gotConn or gotHTTP1
 	wrote atomic.Int32             // how often a whole header was written to a connection
 	waits atomic.Bool              // a header was written, and the answer to it has not begun
-	again atomic.Bool              // Base repeats a request whose connection broke (not HTTP/2 over TLS)
+
+	// again is true if Base repeats a request whose connection broke. It stays false if this
+	// connection spoke HTTP/2 over TLS.
+	again atomic.Bool
 }
 
 // The values of evidence.got. The field `got` says both whether there was a connection and whether
-// one that broke spoke HTTP/1. One field for both saves memory: each request allocates an exchange,
-// which contains the evidence.
+// a broken connection spoke HTTP/1. One field for both saves memory: each request allocates an
+// exchange, which contains the evidence.
 const (
 	gotNone  int32 = iota
 	gotConn        // a connection
@@ -45,14 +48,15 @@ func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.C
 		GetConn: func(string) {
 			e.asked.Store(true)
 			switch broke := e.conn.Load(); {
-			case safe && e.wrote.Load() > 0: // no server has processed req
+			case safe && e.wrote.Load() > 0:
+				// No server has processed req, so it does not matter that req was sent.
 				e.wrote.Store(0)
 				e.waits.Store(false)
 				e.got.Store(gotNone)
 			case !e.waits.Load():
 			case broke == nil:
 				e.again.Store(true)
-			case overHTTP1(broke): // over HTTP/2, the server has refused req
+			case overHTTP1(broke): // otherwise net/http repeats req because the server refused req
 				e.again.Store(true)
 				e.got.Store(gotHTTP1)
 			}
@@ -70,10 +74,10 @@ func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.C
 	}
 }
 
-// overHTTP1 reports whether conn speaks HTTP/1. If conn is nil, it reports false. Its callers look
-// for an HTTP/1 connection among connections that speak HTTP/2. Only TLS connections can differ in
-// this way, because the server chooses the protocol of each of them. Without TLS, all connections
-// of an http.Transport speak the same protocol.
+// overHTTP1 reports whether conn speaks HTTP/1. If conn is nil, the result is false. Only over TLS,
+// the connections to a host may speak different protocols, because there the server chooses the
+// protocol of each connection. Without TLS, all connections of an http.Transport speak the same
+// protocol.
 //
 // ConnectionState waits for a handshake that is under way, and nothing ends this wait if the server
 // stalls a renegotiation. So overHTTP1 is called only if necessary.
@@ -87,8 +91,9 @@ func overHTTP1(conn *tls.Conn) bool {
 //
 // A server does not process a request before it has the whole header. So if no header was written,
 // the server has done nothing. This conclusion does not hold if the request was canceled or timed
-// out, because http.Transport may then return while it is still writing. If a Transport below has
-// made several attempts, an earlier one may have timed out, so the conclusion does not hold either.
+// out, because http.Transport may then return while it is still writing. The conclusion does not
+// hold either if a Transport below has made several attempts, because an earlier attempt may have
+// timed out.
 //
 // A refusal over HTTP/2 proves nothing if net/http has sent the request over HTTP/1 before.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
@@ -98,7 +103,7 @@ func (e *evidence) mayBeDone(err error, canceled bool) bool {
 }
 
 // isOfSeveral reports whether err is the error of a Transport below that has made several attempts.
-// Such an error is only about the last of them.
+// Such an error is only about the last attempt.
 func isOfSeveral(err error) bool {
 	var e *retry.Error
 	return errors.As(err, &e) && e.Attempts > 1
@@ -106,11 +111,11 @@ func isOfSeveral(err error) bool {
 
 // The method `repeated` returns errAgain if http.Transport itself has repeated the request because
 // an HTTP/1 connection broke before the first byte of an answer. Otherwise it returns nil. It also
-// returns nil if an HTTP/2 connection broke, because over HTTP/2 net/http repeats only requests that
-// no server has processed. There is an exception: after a PROTOCOL_ERROR of the server
-// (golang/go#47635), net/http repeats a request that may have been processed. The trace does not
-// show this repeat, so this method does not find it. A Transport below reports its own repeats: see
-// attempt.before.
+// returns nil if an HTTP/2 connection broke, because over HTTP/2 net/http repeats only requests
+// that the server has refused before processing them. There is an exception: after a PROTOCOL_ERROR
+// of the server (golang/go#47635), net/http repeats a request that may have been processed. The
+// trace does not show this repeat, so this method does not find it. A Transport below reports its
+// own repeats: see attempt.before.
 func (e *evidence) repeated(resp *http.Response) error {
 	if !e.again.Load() || resp.ProtoMajor >= 2 && e.got.Load() != gotHTTP1 {
 		return nil
@@ -147,19 +152,24 @@ func repeatsSafely(base http.RoundTripper) bool {
 var errAgain = errors.New(
 	"net/http has repeated the request, because its idle connection broke")
 
-var errRepeat = errors.New("retryhttp: LendBudget does not let net/http repeat the request")
+var errRepeat = errors.New("retryhttp: the request got no answer, " +
+	"and LendBudget does not let net/http repeat the request")
 
 // forbidRepeats keeps net/http from repeating req over HTTP/1 after the header of req has been
 // written.
 //
 // net/http repeats a request if the map Header has the key Idempotency-Key or X-Idempotency-Key,
 // spelled in this way. Therefore this function replaces the key by its lower-case form, which
-// net/http does not look up, and which means the same to a server. net/http also repeats a GET,
-// HEAD, OPTIONS or TRACE if it has no body, or if its GetBody returns a body. Therefore this
-// function makes GetBody fail after the header has been written. If there is no body, it sets an
-// empty body and a GetBody. Over HTTP/1 an empty body sends nothing. net/http repeats any other
-// request only if it has written no byte of it, or, over HTTP/2, if the server has refused it.
-// These repeats do no harm, because the server has not seen the request before.
+// net/http does not look up, and which means the same to a server.
+//
+// net/http also repeats a GET, HEAD, OPTIONS or TRACE if it has no body, or if its GetBody returns
+// a body. Therefore this function makes GetBody fail after the header has been written, unless the
+// connection speaks HTTP/2 over TLS. If there is no body, this function sets an empty body and a
+// GetBody. Over HTTP/1 an empty body sends nothing.
+//
+// net/http repeats any other request only if no byte of the request was written, or if the server
+// has refused the request over HTTP/2. Such a repeat does no harm, because no server has processed
+// the request.
 //
 // If http1 is false, the function changes only the keys. Over HTTP/2, a request with an empty body
 // looks like a request with a body of unknown length, which a proxy could not send again, and which

@@ -479,7 +479,8 @@ func TestARefusalOverHTTP2AndThenHTTP1(t *testing.T) {
 	assert.Equal(t, 1, e.Attempts)
 }
 
-// The same happens to a GET that lends retries. The server that has refused it has spent none.
+// A server refuses a GET over HTTP/2, and net/http repeats the GET over HTTP/1. The first server
+// has spent no lent retry, so all lent retries come back.
 func TestLeaseOfARefusalOverHTTP2AndThenHTTP1(t *testing.T) {
 	asked := 0
 	lender := retryhttp.LendBudget(http2AndThenHTTP1(t, func(c h2conn, stream uint32) {
@@ -498,8 +499,8 @@ func TestLeaseOfARefusalOverHTTP2AndThenHTTP1(t *testing.T) {
 	}
 }
 
-// http2AndThenHTTP1 returns a Base whose first connection speaks HTTP/2 with the server `first`. All
-// other connections speak HTTP/1, and their answer is a 412.
+// http2AndThenHTTP1 returns a Base whose first connection speaks HTTP/2 with the server `first`.
+// All other connections speak HTTP/1, and their answer is a 412.
 func http2AndThenHTTP1(t *testing.T, first func(h2conn, uint32)) *http.Transport {
 	var conns atomic.Int64
 	http1 := piped(1, func(conn net.Conn, _ *http.Request) {
@@ -533,9 +534,9 @@ func overTLS(t *testing.T, next func() (*http.Transport, string)) *http.Transpor
 	return base
 }
 
-// A server makes a payment on an idle connection and dies. net/http repeats the POST, because it has
-// a key, and gets no connection for the repeat. The error of the dial alone would say that nothing
-// was sent.
+// A server makes a payment on an idle connection and dies. net/http repeats the POST, because the
+// POST has a key, and gets no connection for the repeat. The error of the dial alone would say that
+// nothing was sent.
 func TestAPaymentWhoseRepeatGetsNoConnection(t *testing.T) {
 	for attempts := 1; attempts <= 3; attempts++ {
 		for name, start := range map[string]func(*httptest.Server){"HTTP/1": http1, "HTTP/1 over TLS": (*httptest.Server).StartTLS} {
@@ -565,8 +566,8 @@ func TestAPaymentWhoseRepeatGetsNoConnection(t *testing.T) {
 	}
 }
 
-// A server makes a payment over HTTP/1 and dies. net/http repeats the POST over HTTP/2, and the next
-// server refuses it. The refusal does not say that the payment was not made.
+// A server makes a payment over HTTP/1 and dies. net/http repeats the POST over HTTP/2, and the
+// next server refuses the POST. The refusal does not say that the payment was not made.
 func TestAPaymentOverHTTP1AndThenARefusalOverHTTP2(t *testing.T) {
 	for _, idempotent := range []bool{true, false} {
 		t.Run(fmt.Sprint("idempotent: ", idempotent), func(t *testing.T) {

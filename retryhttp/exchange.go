@@ -121,7 +121,8 @@ func (x *exchange) cannotRepeat() error {
 		// attempt that has ended may still be read.
 		return errTrailer
 	case x.req.URL != nil && len(x.req.URL.Host) > longestHost:
-		// http.Transport computes the punycode of the host in each attempt, and no context ends this.
+		// http.Transport computes the punycode of the host in each attempt, and no context ends
+		// this computation.
 		return errLongHost
 	default:
 		return nil
@@ -250,8 +251,8 @@ func (x *exchange) check(err error) error {
 	return failure
 }
 
-// hasLearned reports whether a Hedge has already told the Gate that the answer of the last attempt
-// asks for such a long wait as `failure`.
+// hasLearned reports whether a Hedge has already told the Gate about the answer of the last
+// attempt, with a wait that is at least as long as the wait in `failure`.
 func (x *exchange) hasLearned(failure error) bool {
 	return x.hedged.Load() && int64(retry.RetryAfterOf(failure)) <= x.gate.told.Load()
 }
@@ -358,12 +359,11 @@ func (x *exchange) discard() {
 // success err is nil.
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
-//   - If the last status is a 4xx, it may be the effect of an earlier request whose answer was
-//     lost. If the last attempt was not sent or got no answer, its error may hide such a request.
-//     In all these cases Before is the error of that request. Either an earlier attempt has sent the
-//     request, or net/http or a Transport below has sent it within the last attempt, or it has led to
-//     this request by a redirect. Without such a request, `complete` does not change Before. The loop sets Before if the last error is only a
-//     timeout, for example because Check did not return in time.
+//   - If the last status is a 4xx, the 4xx may be the effect of an earlier request whose answer was
+//     lost. If the last attempt was not sent or got no answer, its error may hide such a request:
+//     see hidesLoss. In all these cases Before is the error of the earlier request: see lostAnswer.
+//     If there is no such request, `complete` does not change Before. The loop sets Before if the
+//     last error is only a timeout, for example because Check did not return in time.
 //
 // OnEvent has already got the event CallFinished, without these details.
 func (x *exchange) complete(err error) error {
@@ -388,8 +388,8 @@ func (x *exchange) complete(err error) error {
 func (x *exchange) hidesLoss() bool {
 	switch last := x.last; {
 	case last == nil:
-		return true // this exchange has sent nothing, but another one may have led to it by a redirect
-	case !last.to.known.Load(): // not sent; its error contains the error of the attempt before it
+		return true // nothing was sent here, but a redirect may have led to this exchange
+	case !last.to.known.Load(): // not sent: the error contains the error of the previous attempt
 		return x.lost == nil || x.lost.number != last.number-1
 	case last.status != 0:
 		return last.status/100 == 4
@@ -398,8 +398,8 @@ func (x *exchange) hidesLoss() bool {
 	}
 }
 
-// lostAnswer returns the error of an earlier request whose answer was lost, or nil. Either this
-// exchange has sent this request, or an exchange whose redirect has led to this one.
+// lostAnswer returns the error of an earlier request whose answer was lost, or nil. The request was
+// sent in the last attempt, in an earlier attempt, or before a redirect that led to x.req.
 func (x *exchange) lostAnswer() error {
 	if x.last == nil {
 		return lostBeforeRedirect(x.req)

@@ -46,7 +46,8 @@ func TestAnswerThatIsLost(t *testing.T) {
 		}
 		return retryhttp.Check(req, resp, err)
 	}
-	// The function `prepares` sets a Prepare that takes so long in an attempt, and then fails with err.
+	// The function `prepares` sets a Prepare. In the attempt with the number `attempt`, this
+	// Prepare takes the time `takes`, and then returns err.
 	prepares := func(attempt int, takes time.Duration, err error) edit {
 		return ofTransport(func(tr *retryhttp.Transport) {
 			tr.Policy.AttemptTimeout = time.Second

@@ -91,8 +91,8 @@ func (g *Gate) key(req *http.Request) string {
 	return key
 }
 
-// secretHeaders are the headers by which servers recognize their tenants. net/http sends a name in
-// the map Header as it is written, and users of HTTP/2 write it in lower case.
+// secretHeaders are the headers by which servers recognize their tenants. net/http sends the keys
+// of the map Header unchanged. Some users write the keys in lower case, as in HTTP/2.
 var secretHeaders = []string{
 	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key",
 	"authorization", "x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key",
@@ -176,8 +176,9 @@ func (p *passage) unsent() error {
 	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))
 }
 
-// learnEarly is called when the answer of a second request arrives. A Hedge may return this answer
-// later. Then `learn` gets it again, and closes the gate only if Check has found a longer wait.
+// learnEarly is called when the answer of a second request arrives and asks to wait. Like `learn`,
+// it may close the gate. A Hedge may return this answer later. Then `exchange.check` calls `learn`
+// only if Check has found a longer wait (see hasLearned).
 func (p *passage) learnEarly(status int, failure error) {
 	p.told.Store(int64(retry.RetryAfterOf(failure)))
 	p.learn(status, failure)

@@ -33,27 +33,34 @@ import (
 // second request is sent. If the first request fails within the duration After, no second request
 // is sent either, because the Transport may retry the first request.
 //
-// The Hedge recognizes a request of the Transport by its method and URL. If a RoundTripper between
-// the Transport and the Hedge changes the URL, the Gate is not asked, and [Hedged] reports false in
-// OnEvent.
+// The Hedge recognizes a request of the Transport by its method and URL. A RoundTripper between the
+// Transport and the Hedge may change the URL. Then the Hedge uses neither the Gate nor the Advise
+// of the Transport, and [Hedged] reports false in OnEvent.
 //
 // # Which answer is returned
 //
-// An answer is successful if its status is below 500 and none of 408, 421, 425 and 429, and if the
-// function [Check] would not retry the request after this answer. For example, a 200 and a 404 are
-// successful, and a 429, a 503 and a 507 are not. A status below 400 is not successful if a
-// Transport below the Hedge has given up on the answer.
+// An answer is successful if three conditions hold:
+//   - The status is below 500, and is not 408, 421, 425 or 429.
+//   - The function [Check] would not retry the request after this answer.
+//   - If the status is below 400, a Transport below the Hedge has not given up on the answer.
 //
-// If the answer of the first request is a 429 or has a Retry-After, the Hedge returns it at once.
-// If one of the two requests fails in another way, the Hedge waits for the other request. Meanwhile
-// the body of the failed answer is stored, so that its connection is free for the other request. If
-// this body has more than 64 KiB, or takes more than 90 ms, the failed answer is dropped. But if
-// this answer asks to wait, the Hedge may still return it, and its body breaks off. If both
-// requests fail, the Hedge returns the answer of the first request, unless the answer of the second
-// request asks to wait. Advise decides whether an answer asks to wait, and Check does not, so a
-// Hedge does not notice a wait that only Check finds, as the Check of [LLM] does in a body. If the
-// AttemptTimeout of a Transport ends the first request, a failed answer of the second request is
-// lost too.
+// For example, a 200 and a 404 are successful, and a 429, a 503 and a 507 are not.
+//
+// An answer asks to wait if it is a 429, or if its status is 400 or above and Advise finds a wait.
+// A Hedge does not call the Check of the Transport, so a wait that only this Check finds does not
+// count. The Check of [LLM] finds such waits in a body.
+//
+// If the answer of the first request asks to wait, the Hedge returns it at once. If the first
+// request fails in another way, or if the second request fails, the Hedge waits for the other
+// request. Meanwhile the Hedge stores the body of the failed answer, so that its connection is free
+// for the other request. If this body has more than 64 KiB, or takes more than 90 ms, the failed
+// answer is dropped. There is one exception: if the second answer asks to wait, it is kept, and its
+// body breaks off.
+//
+// If both requests fail, the Hedge returns the answer of the first request, unless this answer was
+// dropped, or the answer of the second request asks to wait. If the AttemptTimeout of a Transport
+// ends the first request, the attempt fails with a timeout, even if the second request has got a
+// failed answer.
 //
 // The Hedge cancels the request whose answer is not returned. If this answer has already arrived,
 // the Hedge discards it as a Transport does.
@@ -66,12 +73,14 @@ import (
 // to this Budget, but only if the answer arrives within the duration After.
 //
 // The first request is sent in the goroutine of the caller, and the second request in a new
-// goroutine. Base must return when the context of its request is done. The goroutine of the second
-// request calls Base. For the answer, it also calls Transport.Advise and Gate.OnClose, and the Read
-// and the Close of a failed answer's body. If one of these functions panics in this goroutine, the
-// first request is canceled, and RoundTrip returns a permanent error. If RoundTrip has already
-// returned the first answer, the panic is ignored. A panic of the body of an answer that is not
-// returned is ignored too. Any other panic reaches the caller, and cancels both requests.
+// goroutine. Base must return when the context of its request is done. The new goroutine calls
+// Base. To judge the answer, it also calls Transport.Advise and Gate.OnClose. To store the body of
+// a failed answer, it calls Read and Close of the body. If one of these functions panics there, the
+// first request is canceled, and RoundTrip returns a permanent error. There are two exceptions:
+//   - If RoundTrip has already returned the first answer, the panic is ignored.
+//   - If the body of an answer panics while the Hedge discards this answer, the panic is ignored.
+//
+// Any other panic reaches the caller, and cancels both requests.
 //
 // A trace of net/http/httptrace gets the events of both requests. Put [LendBudget] below the Hedge,
 // so that each of the two requests lends its own retries.
@@ -128,7 +137,7 @@ func (h *Hedge) RoundTrip(req *http.Request) (*http.Response, error) {
 	late := time.AfterFunc(h.After, r.hedge)
 	var won *raceRequest
 	defer func() {
-		if won == nil { // Base or OnHedge has panicked
+		if won == nil { // Base, Advise, the body of the answer, or OnHedge has panicked
 			r.abandon()
 		}
 	}()
@@ -193,7 +202,8 @@ type race struct {
 	budget  *retry.Budget   // the Budget for second requests; nil: there is no such Budget
 	first   raceRequest
 
-	mu     sync.Mutex    // guards the fields below, and `failed`, `ended` and `freed` of both requests
+	// mu guards the fields below, and the fields `failed`, `ended` and `freed` of both requests.
+	mu     sync.Mutex
 	second *raceRequest  // the second request; nil: it was not sent
 	won    *raceRequest  // the request whose answer is returned; nil: not known yet
 	over   chan struct{} // closed when the second request has ended
@@ -210,7 +220,7 @@ type raceRequest struct {
 	resp         *http.Response
 	err          error
 	ok, asks     bool // ok: the request succeeded; asks: the answer asks to wait
-	failed       bool // Base has returned a failure, whose body may still be stored
+	failed       bool // Base has returned a failure; `release` may still be reading its body
 	ended, freed bool // ended: the answer is complete; freed: the response is discarded
 }
 
@@ -232,8 +242,9 @@ func (r *race) begin(q *raceRequest) {
 	}
 }
 
-// copyOfChain copies the redirects that have led to a request. LendBudget reads them, and a second
-// request may reach LendBudget when the caller may already change its own requests.
+// copyOfChain copies the redirects that have led to a request. LendBudget reads these redirects. A
+// second request may reach LendBudget after RoundTrip has returned, when the caller may change its
+// own requests.
 func copyOfChain(resp *http.Response) *http.Response {
 	if resp == nil || resp.Request == nil {
 		return resp
@@ -253,7 +264,7 @@ func (r *race) hedge() {
 	q, returned := r.second, false
 	defer func() {
 		if p := recover(); !returned { // nil: runtime.Goexit
-			if q.resp != nil { // Advise or OnClose panicked
+			if q.resp != nil { // Advise, OnClose or the body has panicked
 				go (&raceRequest{ctx: q.ctx, cancel: q.cancel, resp: q.resp}).free()
 			}
 			q.resp, q.ok = nil, true
@@ -271,10 +282,10 @@ func (r *race) hedge() {
 	returned = true
 }
 
-// join adds the second request to the race, and takes its retries from the Budgets. It returns
-// false if the race is over, or if a Budget is empty. The lock is held while the retries are taken:
-// if the race were over by then, they would have to be put back, and meanwhile the Transport could
-// find an empty Budget.
+// join adds the second request to the race, and takes one retry from each Budget. It returns false
+// if the race is over, or if a Budget is empty. The lock is held while the retries are taken.
+// Otherwise the race could end in this time, and the retries would have to be put back. Until then,
+// the Transport could find an empty Budget.
 func (r *race) join() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,8 +323,8 @@ func (q *raceRequest) judge() {
 	if a != nil {
 		t = a.x.t
 	}
-	// The request is q.req and not q.r.req, because the caller may change q.r.req as soon as the other
-	// request has won.
+	// StatusError gets q.req and not q.r.req, because the caller may change q.r.req as soon as the
+	// other request has won.
 	status, failure := q.resp.StatusCode, t.StatusError(q.req, q.resp).judged(q.req)
 	q.asks = status == http.StatusTooManyRequests || retry.RetryAfterOf(failure) > 0
 	q.ok = status < 500 && retry.IsPermanent(failure) && !isTransient(status)
@@ -332,7 +343,9 @@ func (r *race) settle() *raceRequest {
 	case wins:
 	case r.fails(best):
 		kept = best.release()
-	default: // there is no second request, or it has failed too, and its body may still be stored
+	default:
+		// There is no second request, or the second request has ended or failed. If it has failed,
+		// `release` may still be reading the body of its answer.
 		wins = r.second == nil || !r.second.asks
 	}
 	won := r.end(best, wins)
@@ -341,7 +354,7 @@ func (r *race) settle() *raceRequest {
 		case <-r.over:
 		case <-r.ctx.Done():
 		}
-		// The context may have ended the second request too. Then it has no answer.
+		// If the context has ended the second request, the second request has no answer.
 		answered := r.secondHasEnded() && (r.second.resp != nil || r.ctx.Err() == nil)
 		switch {
 		case answered && (r.second.asks || !kept):
@@ -383,8 +396,8 @@ func (r *race) secondHasEnded() bool {
 
 // release reads the body of a failed answer into memory, so that its connection is free. Otherwise
 // the other request may wait for this connection forever, if Base is an http.Transport with
-// MaxConnsPerHost. If the body is too long or too slow for `discard`, `release` drops the answer
-// and returns false. But if the answer asks to wait, `release` only cuts its body.
+// MaxConnsPerHost. If the body is too long or too slow for `discard`, `release` returns false. Then
+// the body breaks off if the answer asks to wait. Otherwise `release` drops the answer.
 func (q *raceRequest) release() (kept bool) {
 	if !hasText(q.resp) {
 		return true

@@ -489,7 +489,7 @@ func TestHedgeKeepsTheFirstAnswer(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		size   int
-		second reply // is sent after 50 ms, and has failed with the status 502 or a reset
+		second reply // the second request is sent after 50 ms, and fails with a 502 or a reset
 		status int
 	}{
 		{"64 KiB", 64 << 10, reply{after: 100 * ms, status: 502}, 500},
@@ -593,8 +593,8 @@ func TestHedgeDoesNotCountAdvise(t *testing.T) {
 	}
 }
 
-// At the end of the context, the result does not depend on chance. If the first answer was dropped,
-// the error says so. If the second request has failed, its answer is returned if it asks to wait.
+// If the context ends first, the result does not depend on chance. If the first answer was dropped,
+// the error says so. If the answer of the second request asks to wait, this answer is returned.
 func TestHedgeAtTheDeadline(t *testing.T) {
 	long := func(context.Context) io.Reader { return io.LimitReader(endless{}, 64<<10+1) }
 	for range 200 {
@@ -1065,7 +1065,7 @@ func TestHedgeIsReported(t *testing.T) {
 
 // If Base calls a Hedge twice in one attempt, Hedged is about the second call. If a Hedge is below
 // another Hedge, Hedged is about the outer Hedge.
-func TestHedgedOfSeveralRaces(t *testing.T) {
+func TestHedgedIsAboutTheLastCall(t *testing.T) {
 	nested := func(below http.RoundTripper) http.RoundTripper {
 		return &retryhttp.Hedge{Base: below, After: 100 * ms}
 	}

@@ -25,12 +25,14 @@ import (
 //
 // The response reports how many of the lent retries were spent, and the unspent retries go back
 // into the Budgets. If the response has no report, all lent retries go back. If there is no
-// response, lent retries go back only if the server certainly has not processed the request. None
-// goes back if `base` has sent the request twice over HTTP/1, because the report is only about the
-// second time. If the request may be sent again, LendBudget keeps one retry in each Budget, so that
-// this client can retry the request. Example: the Budget of a GET has 3 retries. The first attempt
-// lends 2 of them, and its connection breaks. The second attempt uses the last retry, so the Budget
-// is empty.
+// response, lent retries go back only if the server certainly has not processed the request. No
+// retry goes back if `base` may have sent the request twice, because the report is only about the
+// second time. There is one exception: if an http.Transport has sent the request again because a
+// server refused it, the unspent retries go back.
+//
+// If the request may be sent again, LendBudget keeps one retry in each Budget, so that this client
+// can retry the request. Example: the Budget of a GET has 3 retries. The first attempt lends 2 of
+// them, and its connection breaks. The second attempt uses the last retry, so the Budget is empty.
 //
 // Put LendBudget below a [Transport]. Then each attempt lends what is left in the Budgets. Above a
 // Transport, all attempts would lend the same retries, so the number of lent retries would limit
@@ -42,17 +44,21 @@ import (
 //
 // net/http itself repeats a request if the server has closed the idle connection that the request
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
-// The request fails instead, and a Transport above retries it and counts the retry. To prevent the
-// repeats of a POST, LendBudget writes the header names Idempotency-Key and X-Idempotency-Key in
-// lower case. Then net/http does not find these headers and does not repeat the POST, and for the
-// server they are the same headers. To prevent the repeats of a GET, LendBudget sets an empty body
-// and a GetBody that fails. It does this only if all earlier answers of the host came over HTTP/1,
-// or if there was no answer yet and the scheme is http. The reason is that an empty body looks like
-// a body of unknown length over HTTP/2, and that net/http repeats a request over HTTP/2 only if the
-// server has refused it before processing it. If a GET without such a body gets an idle HTTP/1
-// connection with TLS, LendBudget sets the header Retry-Budget to 0 before the header is sent.
-// LendBudget cannot change the header if `base` has copied it, as some RoundTrippers for tracing
-// do.
+// The request fails instead, and a Transport above retries it and counts the retry.
+//
+// To prevent the repeats of a POST, LendBudget writes the header names Idempotency-Key and
+// X-Idempotency-Key in lower case. Then net/http does not find these headers and does not repeat
+// the POST, and for the server they are the same headers. To prevent the repeats of a GET,
+// LendBudget sets an empty body and a GetBody that fails after an HTTP/1 connection has broken, if
+// one of two conditions holds:
+//   - All earlier answers of the host came over HTTP/1.
+//   - The host has not answered yet, and the scheme is http.
+//
+// Otherwise LendBudget sets no empty body, because over HTTP/2 an empty body looks like a body of
+// unknown length. Over HTTP/2, net/http repeats a request only if the server has refused the
+// request before processing it. If a request to such a host gets an idle HTTP/1 connection with
+// TLS, LendBudget sets the header Retry-Budget to 0 before the header is sent. LendBudget cannot
+// change the header if `base` has copied it, as some RoundTrippers for tracing do.
 //
 // If `base` is nil, LendBudget sends requests as a Transport without a Base does. If `limit` is
 // below 1, the header Retry-Budget is always 0.
@@ -128,8 +134,9 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp.Header.Values("Age") != nil { // the report of a cached answer is about another request
 			resp.Header.Del(spentName)
 		}
-		// If the request was sent twice, the earlier server may have spent some of the retries. If
-		// net/http has sent it again because a server refused it, that server has spent none.
+		// If the request was sent twice, the report does not include the retries that were spent
+		// after the first time. If http.Transport has sent the request again because a server
+		// refused it, that server has spent no retry.
 		twice := sent.wrote.Load() > 1 && !repeatsSafely(l.base())
 		if !twice && sent.repeated(resp) == nil {
 			back(unspentOf(resp.Header.Values(spentName), lent))
@@ -160,8 +167,9 @@ func unspentOf(values []string, lent int) int {
 }
 
 // expectsHTTP1 reports whether all answers of a host came over HTTP/1. Before the first answer, it
-// reports true for http, which is rarely HTTP/2, and false for https: the first request to a host
-// gets a new connection, on which net/http does not repeat a request.
+// reports true for http, because HTTP/2 without TLS is rare. For https it reports false. This does
+// no harm, because the first request to a host gets a new connection, and net/http does not repeat
+// a request on a new connection.
 func (l *lender) expectsHTTP1(h host) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -137,7 +137,7 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 		sizes  []int // the sizes of the Budgets
 		most   int
 		policy *retry.Policy // nil: no Transport
-		below  bool          // another Transport, which sends once, is between the Transport and the lender
+		below  bool          // the lender is below a second Transport, which sends once
 		hedge  time.Duration
 		sent   string // the Retry-Budget of each attempt; "-": no header
 	}{
@@ -282,7 +282,9 @@ func TestLeaseOfARefusedStream(t *testing.T) {
 		"orderly GOAWAY": func(c h2conn, _ uint32) { c.goAway(0, 0) },
 	} {
 		for _, row := range lentRequests {
-			for refused, left := range map[int64]int{1: 5, 2: 5} { // the first request tells the lender the protocol
+			// The key is the number of the refused request. The first answer tells the lender the
+			// protocol.
+			for refused, left := range map[int64]int{1: 5, 2: 5} {
 				if refused == 1 && slices.Contains([]string{"", "GET", "HEAD", "OPTIONS", "TRACE"}, row.method) {
 					left = 1 // the lease of 3 is lost, and the Transport has taken 1
 				}
@@ -349,9 +351,10 @@ func TestLeaseOverBothProtocols(t *testing.T) {
 	}
 }
 
-// Over HTTP/2, a GET that lends retries has no body, not even to a host that has not answered yet. A
-// body of unknown length could not be sent again by a proxy, and some servers refuse it.
-func TestALendingGetHasNoBody(t *testing.T) {
+// A GET that lends retries arrives without a body. If the host speaks HTTP/2 over TLS, net/http
+// would send an empty body as a body of unknown length. A proxy could not send such a body again,
+// and some servers refuse such a body. Therefore not even the first GET to such a host has a body.
+func TestAGetThatLendsArrivesWithoutABody(t *testing.T) {
 	for name, start := range protocols {
 		t.Run(name, func(t *testing.T) {
 			var lengths []int64

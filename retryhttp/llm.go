@@ -55,10 +55,10 @@ import (
 // a [*StreamError]. The error is permanent if the request is invalid, not allowed or not paid for.
 // LLM knows the codes that Anthropic, OpenAI, Gemini and some other vendors documented in November
 // 2026. An error with any other code is retried, unless the code is the number of a status that is
-// not retried, such as 400. In a stream with a status of 400 or above, an error event is read like
-// the JSON body of an error: see above. An error event after the first piece of the answer reaches the
-// caller unchanged. A JSON body with a status below 400 also reaches the caller unchanged, even if
-// it contains only an error, as some bodies of OpenRouter do.
+// not retried, such as 400. In a stream with a status of 400 or above, LLM reads an error event as
+// it reads the JSON body of an error. An error event after the first piece of the answer reaches
+// the caller unchanged. A JSON body with a status below 400 also reaches the caller unchanged, even
+// if it contains only an error, as some bodies of OpenRouter do.
 func LLM(p retry.Policy) *Transport {
 	whole := WholeBody(checkLLM, 8<<20)
 	return &Transport{
@@ -143,7 +143,7 @@ func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 	judge := func(_ *http.Response, event string, data []byte) (more bool, err error) {
 		said = failureOf(event, data)
 		opening := !said.isError && said.isOpening(event, data)
-		said.isError = !opening // with such a status, the first event that is no opening is the error
+		said.isError = !opening // the status is 400 or above, so any other event is the error
 		return opening, nil
 	}
 	_ = FirstEvent(accept, judge)(req, resp, nil) // the error for a stream without an event is ignored
@@ -194,7 +194,8 @@ type failureLLM struct {
 	isError bool   // the body or the event describes an error
 }
 
-// failureOf reads an event. Some vendors write only into its name that it is an error.
+// failureOf reads an event. Some vendors say only in the name of the event that the event is an
+// error.
 func failureOf(event string, data []byte) failureLLM {
 	found := failureIn(data)
 	found.isError = found.isError || isFailed(event)
@@ -233,7 +234,7 @@ func failureIn(data []byte) (found failureLLM) {
 		// There is no error object to read. The fields next to the key "error" are already in `found`.
 		found.Message, found.isError = cmp.Or(found.Message, text), true
 		if failed {
-			found.Type = "" // it does not say which error it is
+			found.Type = "" // the type says only that there is an error
 		}
 	}
 	found.event = event
@@ -421,8 +422,9 @@ var (
 		"budget_exceeded",     // the proxy LiteLLM sends it with a 429
 	}
 
-	// unpaidMessagesLLM contains words of messages that say that the account cannot pay. The codes of
-	// these errors are those of a rate limit.
+	// unpaidMessagesLLM contains parts of messages. If a message contains one of these parts, the
+	// account cannot pay. The code of such an error does not say so: it is also the code of a rate
+	// limit or of an invalid request.
 	unpaidMessagesLLM = []string{
 		"credit balance is too low", "reached your specified API usage limits", // Anthropic, with a 400
 		"reached your specified workspace API usage limits",                    // Anthropic, with a 400

@@ -28,7 +28,7 @@ func (a *attempt) prepare() (err error) {
 	}()
 	err = x.t.Prepare(a.req, a.number, x.failure)
 	if late, is := context.Cause(a).(*timeoutError); is && err == nil {
-		err = late // Base would not send the request, but would not report that to the trace either
+		err = late // Base would fail without a call of GetConn, so the request would count as sent
 	}
 	if prepared = err == nil; prepared {
 		a.req.Body = before.replacedBy(a.req.Body)

@@ -12,9 +12,10 @@ import (
 // another Transport, ErrorOf returns the error of the outer Transport.
 //
 // ErrorOf finds the error in the context of resp.Request. So you may read or replace the body of
-// resp before you call ErrorOf, but do not change its StatusCode. To send resp.Request again, send
-// resp.Request.Clone(ctx). Otherwise the response of a client without a Transport has the same
-// Request, and if it also has the same status, ErrorOf and [Result] take it for resp.
+// resp before you call ErrorOf. Do not change resp.StatusCode. To send resp.Request again, send
+// resp.Request.Clone(ctx). If a client without a Transport sends resp.Request itself, the new
+// response has the same Request. If the new response also has the same status, ErrorOf and [Result]
+// mistake the new response for resp.
 func ErrorOf(resp *http.Response) error {
 	if s := stopInfoOf(resp); s != nil {
 		return s.err
@@ -116,9 +117,9 @@ func stopInfoOf(resp *http.Response) *stopInfo {
 	return nil
 }
 
-// stopInfoIn returns the stopInfo that `addTo` has added to req, or nil. If a caller makes a request
-// with the context of an earlier response's Request, this context contains the stopInfo of the
-// earlier response. stopInfoIn ignores such a stopInfo.
+// stopInfoIn returns the stopInfo that `addTo` has added to req, or nil. If a caller makes a
+// request with the context of an earlier response's Request, this context contains the stopInfo of
+// the earlier response. stopInfoIn ignores such a stopInfo.
 func stopInfoIn(req *http.Request) *stopInfo {
 	if req == nil {
 		return nil

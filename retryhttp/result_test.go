@@ -220,7 +220,7 @@ func TestResult(t *testing.T) {
 
 // A redirect that Check rejects is a failure, also if an earlier answer was lost, so that the
 // Transport has stored this loss in the Request of the response.
-func TestResultOfARedirect(t *testing.T) {
+func TestResultOfARedirectThatCheckRejects(t *testing.T) {
 	errLogin := errors.New("the session has expired")
 	refuses := func(req *http.Request, resp *http.Response, err error) error {
 		if err == nil && resp.StatusCode == 302 {
@@ -551,7 +551,7 @@ func TestResultOfABodyThatPanics(t *testing.T) {
 // The client and the server are from net/http. The server sends a decompression bomb, a body that
 // never ends, or no body. The connection is closed, and Result does not wait for the server.
 func TestResultOfAHostileServer(t *testing.T) {
-	const compressed = "a compressed body that never begins"
+	const compressed = "a compressed body without its gzip header"
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)
 	_, _ = zip.Write(bytes.Repeat([]byte("w"), 8<<20))

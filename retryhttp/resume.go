@@ -70,8 +70,8 @@ func (x *exchange) whyNot(resp *http.Response) string {
 	}
 }
 
-// identical reports whether the body of a response was sent without an encoding, so net/http has not
-// decompressed it either.
+// identical reports whether the body of a response has no Content-Encoding, and net/http has not
+// decompressed the body.
 func identical(resp *http.Response) bool {
 	return !resp.Uncompressed && !isEncoded(resp)
 }

@@ -424,8 +424,8 @@ func TestResumeKeepsTheWords(t *testing.T) {
 	}
 }
 
-// If the context of the request ends while a Read waits for bytes, the error says how many bytes the
-// caller has read, as for any other end.
+// If the context of the request ends while a Read waits for bytes, the error says how many bytes
+// the caller has read, as for any other end.
 func TestResumeAtTheDeadline(t *testing.T) {
 	for name, tag := range map[string]string{"a strong ETag": `"v1"`, "no ETag": ""} {
 		bubble(t, name, func(t *testing.T) {

@@ -93,13 +93,13 @@ import (
 // The first two lines of the table need a Base that reports GetConn, GotConn and WroteHeaders to
 // net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
 // to the server. If Base sends other requests, for example to fetch a token, it must not send them
-// in the context of the request, because the trace would mistake them for the request. The Prepare
-// of a Transport below must not do this either. A Base must not add an Idempotency-Key, because
-// net/http would then repeat the request, and the Transport would not notice it: set the key in the
-// request or in Prepare. An idempotent request is traced only if it has an Idempotency-Key. A GET
-// or HEAD that a Hedge may send twice is not traced. If net/http itself or a Transport below has
-// repeated the request, and the server may have processed it before the repeat, not even a 429 is
-// retried.
+// in the context of the request, because the trace would mistake them for the request. The same
+// holds for requests that the Prepare of a Transport below sends. A Base must not add an
+// Idempotency-Key, because net/http would then repeat the request, and the Transport would not
+// notice the repeat. Set the key in the request or in Prepare. An idempotent request is traced only
+// if it has an Idempotency-Key. A GET or HEAD that a Hedge may send twice is not traced. If
+// net/http itself or a Transport below has repeated the request, and the server may have processed
+// the request before the repeat, not even a 429 is retried.
 //
 // If a Read of the request's body fails, net/http returns the error of the Read, and the Transport
 // takes it for an error of the connection. So a body that comes from another server must wrap its
@@ -109,31 +109,38 @@ import (
 // Over HTTP/2, net/http repeats requests that the server has refused before processing them. It
 // also repeats a request after an RST_STREAM with PROTOCOL_ERROR, although this error does not
 // prove that the server has not processed the request. The Transport does not see such repeats, and
-// treats the request as if it had been sent once. But if net/http gets no connection for a repeat,
-// the request counts as sent to the server, unless Base is an http.Transport and the request has no
-// Idempotency-Key. net/http does not limit the number of these repeats: a faulty server can make a
-// client send one attempt hundreds of times a second. AttemptTimeout and the context of the request
-// end the repeats.
+// treats the request as if it had been sent once. net/http does not limit the number of such
+// repeats: a faulty server can make a client send one attempt hundreds of times a second.
+// AttemptTimeout and the context of the request end the repeats.
+//
+// If net/http gets no connection for a repeat, the Transport cannot tell whether the server refused
+// the first request, so the request counts as sent. It does not count as sent if Base is an
+// http.Transport, alone or below LendBudget, and the request has no Idempotency-Key.
 //
 // # An answer that is lost
 //
 // An idempotent request is sent again if its answer is lost. Then the first attempt may be the
 // cause of the second answer. Example: a server stores a PUT with If-None-Match, the connection
-// breaks, and the second attempt gets a 412. So if the last attempt gets a 4xx or no connection, or
-// is not sent, and the server may have processed an earlier attempt, the field Before of the
-// *retry.Error is the error of that earlier attempt. Such an attempt got no answer, a 408, a 5xx,
-// or an answer that Check has rejected although its status is below 400, for example because it
-// broke off. A 408 counts because the timeouts of some frameworks send it after a handler has begun
-// its work. Fiber and tower-http are examples. net/http itself repeats a request with an
-// Idempotency-Key if an idle connection breaks. If this repeat gets a 4xx or no answer, the field
-// Before says that net/http has repeated the request. http.Client follows a redirect with a new
-// call of RoundTrip. If the new request has the same method, Before of the new call also names an
-// answer that was lost before the redirect.
+// breaks, and the second attempt gets a 412. So the field Before of the *retry.Error is the error
+// of an earlier attempt if two conditions hold:
+//   - The server may have processed the earlier attempt. Such an attempt got no answer, a 408, a
+//     5xx, or an answer below 400 that Check rejected, for example because the body broke off.
+//   - The last attempt got a 4xx, got no connection, was refused over HTTP/2, or was not sent. The
+//     error of an attempt that was not sent contains the error of the previous attempt, so Before
+//     does not repeat the previous error.
+//
+// A 408 counts because the timeouts of some frameworks send a 408 after a handler has begun its
+// work. Fiber and tower-http are examples.
+//
+// net/http itself repeats a request with an Idempotency-Key if an idle connection breaks. If this
+// repeat gets a 4xx or no answer, the field Before says that net/http has repeated the request.
+// http.Client follows a redirect with a new call of RoundTrip. If the new request has the same
+// method, Before of the new call also names an answer that was lost before the redirect.
 //
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There are
 // three exceptions:
-//   - A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this package,
-//     may have sent the request twice, and the Transport cannot know it.
+//   - A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this
+//     package, may have sent the request twice, and the Transport cannot know it.
 //   - A Transport below may have made several attempts, and its Check may have accepted the 4xx.
 //   - net/http may have repeated a GET or HEAD, or a Hedge may have sent it twice. Before ignores
 //     that, because a GET or HEAD changes no state.
@@ -143,22 +150,25 @@ import (
 // describes only the last of these attempts, so Before is set even if none of them had a
 // connection, unless the request has an Idempotency-Key.
 //
-// # A Read that hangs over HTTP/2
+// # A server that stops reading
 //
-// If a server stops reading an upload over HTTP/2, net/http holds a lock of the connection while it
-// waits. Each Read of a response's body on this connection then waits for the lock. Neither
-// AttemptTimeout nor StallTimeout nor a context ends such a Read, whether the caller reads the
-// body, or a Check such as [WholeBody]. To limit the wait, set HTTP2.WriteByteTimeout of
-// http.Transport. When a Transport discards a response, it does not wait for such a Read.
+// If a server stops reading an upload over HTTP/2, net/http waits, and holds a lock of the
+// connection. Each Read of a response's body on this connection then waits for the lock. Neither
+// AttemptTimeout nor StallTimeout nor a context ends such a Read. This is so for a Read of the
+// caller, and for a Read of a Check such as [WholeBody]. To limit the wait, set
+// HTTP2.WriteByteTimeout of http.Transport. When a Transport discards a response, it does not wait
+// for such a Read.
 //
-// Over TLS and HTTP/1, if a server stops reading, net/http may need 5 s to end a request whose
-// context has ended, because the Close of a TLS connection writes for up to 5 s.
+// Over HTTP/1 with TLS, net/http closes the connection to end a request whose context has ended. If
+// the server has stopped reading, the Close of the connection writes an alert for up to 5 s, and
+// the request ends after that.
 type Transport struct {
-	// Base sends the request of each attempt. If Base is nil, http.DefaultTransport is used. If the
-	// Transport itself is http.DefaultTransport, or the Base of a Hedge that is, it uses the
-	// http.DefaultTransport with which the program has started. But if http.DefaultTransport is a
-	// RoundTripper of another package that contains the Transport, set Base. Otherwise the Transport
-	// would call itself without end.
+	// Base sends the request of each attempt. If Base is nil, http.DefaultTransport is used. The
+	// program may have set http.DefaultTransport to this Transport, or to a RoundTripper of this
+	// package above this Transport. Then the value that http.DefaultTransport had at the start of
+	// the program is used instead. If http.DefaultTransport is a RoundTripper of another package
+	// that contains this Transport, set Base. Otherwise the Transport would call itself without
+	// end.
 	Base http.RoundTripper
 
 	// Policy says how often to send a request, and when. Under the zero Policy each request is sent
@@ -167,10 +177,11 @@ type Transport struct {
 	//
 	// RetryIf and Classify get the error that Check returns, which is usually a *StatusError or the
 	// error of Base. RetryIf can only reject retries: RetryIf is not called for an error that Check
-	// has marked as permanent. Do not set RetryIf to retrynet.Transient, because it would reject every
-	// *StatusError. Classify is not called for a request that cannot be sent again. The context that
-	// OnEvent and Wait get has the values of the request's context. The event CallFinished has neither
-	// the Before of a lost answer nor the Cause that names Budgets. Only the returned error has them.
+	// has marked as permanent. Do not set RetryIf to retrynet.Transient, because it would reject
+	// every *StatusError. Classify is not called for a request that cannot be sent again. The
+	// context that OnEvent and Wait get has the values of the request's context. The error in the
+	// event CallFinished lacks two details of the returned error: a Before that names a lost
+	// answer, and a Cause that names Budgets.
 	//
 	// AttemptTimeout limits the time of an attempt until the headers of the response have arrived and
 	// Check has returned. It does not limit the time in which the caller reads the body of the last
@@ -257,9 +268,9 @@ type Transport struct {
 
 	// StallTimeout ends an attempt if a Read of the response's body gets no byte for this long. The
 	// Read returns an error that names StallTimeout. The time between two calls of Read does not
-	// count, unless the first of them has returned neither a byte nor an error. StallTimeout does
-	// not limit the connection after a 101 Switching Protocols. If StallTimeout is 0 or less, a
-	// Read may wait without limit.
+	// count, unless the first call has returned neither a byte nor an error. StallTimeout does not
+	// limit the connection after a 101 Switching Protocols. If StallTimeout is 0 or less, a Read
+	// may wait without limit.
 	StallTimeout time.Duration
 
 	// Gate holds back attempts if an earlier response of their target has asked to wait. Several
@@ -286,8 +297,8 @@ type Transport struct {
 	// again, so limit the time of a whole download by its context. If Budgets is nil, the first
 	// retry after 1 KiB or more of progress takes nothing from the Budget of the target. Check and
 	// Prepare are also called for the requests for missing bytes, and Check must accept a 206.
-	// Check also gets the error with which the body broke off. Then its request is the first
-	// request for the missing bytes, which Prepare has not seen yet.
+	// Check also gets the error with which the body broke off. The request that Check gets with
+	// this error is the first request for the missing bytes, as it is before Prepare.
 	//
 	// If Resume does not apply, if the missing bytes cannot be fetched, or if the context of the
 	// request ends, Read returns a [*BrokenError]. Its text says why, for example "no strong ETag".
@@ -321,8 +332,8 @@ type Transport struct {
 //
 // The first attempt sends the Body of req, or what GetBody returns if Body is nil. Each later
 // attempt sends what GetBody returns. A request with a Trailer, or with a body and no GetBody, is
-// sent once: see [SetBody]. A request to a host of more than 1,024 bytes is sent once too, because
-// no such name exists, and the time that http.Transport takes to encode it has no limit.
+// sent once: see [SetBody]. A request to a host of more than 1,024 bytes is sent once too. No valid
+// name is that long, and http.Transport could spend seconds in each attempt to encode the name.
 //
 // If the body breaks off while the caller reads it, the request is not retried. Only Resume can
 // fetch the missing bytes then. With a Check that reads the whole body, the attempt fails instead
@@ -334,9 +345,11 @@ type Transport struct {
 // RoundTrip reads and closes the body of each response before the last, so that its connection can
 // be used again. It reads at most 64 KiB, for at most 100 ms. This time is part of the wait before
 // the retry. If a Read hangs although its attempt is canceled, the call goes on, and a goroutine
-// lives until the Read returns. The goroutine also closes the body, and the Close of a body of
-// [http.ReadResponse] reads the rest of the body. There are two exceptions over HTTP/1, in which
-// the call may wait for the Read. Both need an [http.Transport] as Base:
+// lives until the Read returns. Then the goroutine closes the body. If the body comes from
+// [http.ReadResponse], its Close reads the rest of the body, without a limit.
+//
+// There are two exceptions over HTTP/1, in which the call may wait for the Read. Both need an
+// [http.Transport] as Base:
 //   - The http.Transport has a DialContext or Dial of the user's own, the scheme is http, and
 //     closing a connection that this function returned does not end a Read of the connection. A
 //     connection through an SSH tunnel may be like this.
