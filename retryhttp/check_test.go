@@ -59,6 +59,10 @@ func TestCheckStatuses(t *testing.T) {
 		}
 	}
 	assert.Equal(t, permanent, verdict(retryhttp.Check(nil, response(409), nil)))
+	keyed := response(409)
+	keyed.Request = request(t, "POST")
+	keyed.Request.Header.Set("Idempotency-Key", "k")
+	assert.NotEqual(t, permanent, verdict(retryhttp.Check(nil, keyed, nil)), "without a request, the Request of the response counts")
 }
 
 // The answer to a payment is lost, and the server is still working on the payment when the second

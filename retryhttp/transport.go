@@ -96,10 +96,11 @@ import (
 // in the context of the request, because the trace would mistake them for the request. The same
 // holds for requests that the Prepare of a Transport below sends. A Base must not add an
 // Idempotency-Key, because net/http would then repeat the request, and the Transport would not
-// notice the repeat. Set the key in the request or in Prepare. An idempotent request is traced only
-// if it has an Idempotency-Key. A GET or HEAD that a Hedge may send twice is not traced. If
-// net/http itself or a Transport below has repeated the request, and the server may have processed
-// the request before the repeat, not even a 429 is retried.
+// notice the repeat. Set the key in the request before the call. A key that Prepare sets does not
+// make the request idempotent, because Idempotent gets the request of the caller. An idempotent
+// request is traced only if it has an Idempotency-Key. A GET or HEAD that a Hedge may send twice is
+// not traced. If net/http itself or a Transport below has repeated the request, and the server may
+// have processed the request before the repeat, not even a 429 is retried.
 //
 // If a Read of the request's body fails, net/http returns the error of the Read, and the Transport
 // takes it for an error of the connection. So a body that comes from another server must wrap its
@@ -317,7 +318,7 @@ type Transport struct {
 //
 //   - The last attempt got no response.
 //   - The last attempt failed, and the request's context is done.
-//   - The call stopped during a wait.
+//   - The call stopped during a wait, or the Enter of the policy or the Gate refused an attempt.
 //   - An attempt failed under an invalid policy.
 //
 // errors.As finds a [*retry.Error] in this error. It also finds the *retry.Error in the *url.Error
