@@ -41,24 +41,26 @@ const (
 
 // trace returns the hooks that fill e. They are for the request req, which `base` sends.
 func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.ClientTrace {
-	safe := repeatsSafely(base) && !isReplayable(req)
+	replayable, safe := isReplayable(req), repeatsSafely(base)
 	return &httptrace.ClientTrace{
-		// If Base asks for another connection after the header was written, but before the answer has
-		// begun, then Base is sending the request again.
+		// If Base asks for another connection after the header was written, then Base is sending the
+		// request again.
 		GetConn: func(string) {
 			e.asked.Store(true)
-			switch broke := e.conn.Load(); {
-			case safe && e.wrote.Load() > 0:
-				// No server has processed req, so it does not matter that req was sent.
+			broke := e.conn.Load()
+			over2 := broke != nil && !overHTTP1(broke)
+			switch {
+			case e.wrote.Load() == 0:
+			case safe && e.got.Load() != gotHTTP1 && (over2 || !replayable):
+				// No server has processed req, so req counts as not sent yet.
 				e.wrote.Store(0)
 				e.waits.Store(false)
 				e.got.Store(gotNone)
-			case !e.waits.Load():
-			case broke == nil:
+			case e.waits.Load() && !over2: // the answer to req had not begun
 				e.again.Store(true)
-			case overHTTP1(broke): // otherwise net/http repeats req because the server refused req
-				e.again.Store(true)
-				e.got.Store(gotHTTP1)
+				if broke != nil {
+					e.got.Store(gotHTTP1)
+				}
 			}
 		},
 		GotConn: func(info httptrace.GotConnInfo) {

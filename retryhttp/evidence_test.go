@@ -499,6 +499,37 @@ func TestLeaseOfARefusalOverHTTP2AndThenHTTP1(t *testing.T) {
 	}
 }
 
+// A server refuses a request over HTTP/2, and net/http gets no connection for its repeat. No server
+// has processed the request, so it counts as not sent, whatever its method and key are.
+func TestARefusalOverHTTP2AndThenNoConnection(t *testing.T) {
+	restarts := func(t *testing.T) *http.Transport {
+		var dials atomic.Int64
+		base := http2AndThenHTTP1(t, func(c h2conn, _ uint32) { c.goAway(0, 0) })
+		dial := base.DialContext
+		base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dials.Add(1) == 2 {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			}
+			return dial(ctx, network, address)
+		}
+		return base
+	}
+	for _, row := range lentRequests {
+		t.Run(row.method+" "+row.key+" "+row.body, func(t *testing.T) {
+			tr := &retryhttp.Transport{Base: restarts(t), Policy: retry.Policy{MaxAttempts: 3}, Idempotent: func(*http.Request) bool { return false }}
+			var e *retry.Error
+			require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, row.to(t.Context(), "https://example.test/"))), &e)
+			assert.NoError(t, e.Before)
+			assert.Equal(t, 2, e.Attempts)
+
+			budget := &retry.Budget{Size: 5}
+			_, err := retryhttp.LendBudget(restarts(t), 3).RoundTrip(row.to(retry.WithBudget(t.Context(), budget), "https://example.test/"))
+			assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+			assert.Equal(t, 5, budget.Left())
+		})
+	}
+}
+
 // http2AndThenHTTP1 returns a Base whose first connection speaks HTTP/2 with the server `first`.
 // All other connections speak HTTP/1, and their answer is a 412.
 func http2AndThenHTTP1(t *testing.T, first func(h2conn, uint32)) *http.Transport {

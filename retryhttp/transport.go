@@ -114,9 +114,11 @@ import (
 // repeats: a faulty server can make a client send one attempt hundreds of times a second.
 // AttemptTimeout and the context of the request end the repeats.
 //
-// If net/http gets no connection for a repeat, the Transport cannot tell whether the server refused
-// the first request, so the request counts as sent. It does not count as sent if Base is an
-// http.Transport, alone or below LendBudget, and the request has no Idempotency-Key.
+// If net/http gets no connection for a repeat, the request counts as sent to the server. There is
+// one exception: Base is an http.Transport, alone or below LendBudget, and the repeat itself proves
+// that no server has processed the request. This is so if the broken connection spoke HTTP/2 over
+// TLS. It is also so for a request without an Idempotency-Key that is not a GET, HEAD, OPTIONS or
+// TRACE.
 //
 // # An answer that is lost
 //
