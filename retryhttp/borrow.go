@@ -49,8 +49,8 @@ func BorrowBudget(h http.Handler, limit int) http.Handler {
 }
 
 // A reporter is a ResponseWriter that sets the header Retry-Budget-Spent before the header of the
-// final response is written. If the handler is a proxy that has copied the report of another server,
-// the greater number is sent.
+// final response is written. If the handler is a proxy that has copied the report of another
+// server, the greater number is sent.
 type reporter struct {
 	http.ResponseWriter
 	loan     *loan

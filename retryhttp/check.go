@@ -13,8 +13,8 @@ import (
 // Check is the function that a [Transport] calls if its field Check is nil. It follows the table in
 // the documentation of Transport. The Verdict in the [Advice] of a response overrules its status.
 //
-// http.Client follows a redirect even if a Check has rejected it. To get the redirect and its error,
-// let the CheckRedirect of the http.Client return http.ErrUseLastResponse.
+// http.Client follows a redirect even if a Check has rejected it. To get the redirect and its
+// error, let the CheckRedirect of the http.Client return http.ErrUseLastResponse.
 //
 // If you set the field Check to a function of your own, and call the function Check in it, pass the
 // request that your function gets. Check uses this request to find the Advise of the Transport. If

@@ -128,7 +128,8 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	if !said.isError { // no event describes a failure, so the body is read as JSON
 		said = failureIn(read.beginning)
 	}
-	if !said.isError && firstValue(read.beginning) == nil { // Alibaba calls a stream JSON
+	if !said.isError && !isEvents(resp) && firstValue(read.beginning) == nil {
+		// Alibaba sends a stream of events as application/json.
 		said = eventLLM(req, &http.Response{
 			StatusCode: resp.StatusCode, Header: http.Header{"Content-Type": {"text/event-stream"}},
 			Body: io.NopCloser(bytes.NewReader(read.beginning)),

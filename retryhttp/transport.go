@@ -94,13 +94,15 @@ import (
 // net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
 // to the server. If Base sends other requests, for example to fetch a token, it must not send them
 // in the context of the request, because the trace would mistake them for the request. The same
-// holds for requests that the Prepare of a Transport below sends. A Base must not add an
-// Idempotency-Key, because net/http would then repeat the request, and the Transport would not
-// notice the repeat. Set the key in the request before the call. A key that Prepare sets does not
-// make the request idempotent, because Idempotent gets the request of the caller. An idempotent
-// request is traced only if it has an Idempotency-Key. A GET or HEAD that a Hedge may send twice is
-// not traced. If net/http itself or a Transport below has repeated the request, and the server may
-// have processed the request before the repeat, not even a 429 is retried.
+// holds for requests that the Prepare of a Transport below sends. An idempotent request is traced
+// only if it has an Idempotency-Key. A GET or HEAD that a Hedge may send twice is not traced.
+//
+// If net/http itself or a Transport below has repeated the request, and the server may have
+// processed the request before the repeat, not even a 429 is retried.
+//
+// Set an Idempotency-Key in the request before the call. A key that Prepare sets does not make the
+// request idempotent, because Idempotent gets the request of the caller. A Base must not add a key,
+// because net/http would then repeat the request, and the Transport would not notice the repeat.
 //
 // If a Read of the request's body fails, net/http returns the error of the Read, and the Transport
 // takes it for an error of the connection. So a body that comes from another server must wrap its
