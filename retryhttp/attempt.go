@@ -117,10 +117,10 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		return nil, unsentError{checked(err)}
 	}
 	// The trace is added after Prepare, because Prepare may send other requests in the attempt's
-	// context. A request that a Hedge may send twice is not traced, because its trace would mix two
-	// requests.
+	// context. A GET is not traced unless it has a key, because a trace costs time. A request that a
+	// Hedge may send twice is not traced, because its trace would mix two requests.
 	base := a.x.t.base()
-	if a.x.needsProof || hasKey(a.req) && !hedgeable(a.req) {
+	if a.x.needsProof || !isReplayable(a.req) || hasKey(a.req) && !hedgeable(a.req) {
 		trace := a.sent.trace(base, a.req)
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), trace))
 	}

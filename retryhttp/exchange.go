@@ -389,8 +389,8 @@ func (x *exchange) hidesLoss() bool {
 	switch last := x.last; {
 	case last == nil:
 		return true // nothing was sent here, but a redirect may have led to this exchange
-	case !last.to.known.Load(): // not sent: the error contains the error of the previous attempt
-		return x.lost == nil || x.lost.number != last.number-1
+	case !last.to.known.Load(): // not sent: the error contains the failure of the previous attempt
+		return x.lost == nil || x.lost.before != nil || x.lost.number != last.number-1
 	case last.status != 0:
 		return last.status/100 == 4
 	default: // there was no connection, or the error is about a repeat of net/http

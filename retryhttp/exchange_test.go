@@ -69,6 +69,11 @@ func TestAnswerThatIsLost(t *testing.T) {
 	}
 	type step = func(*http.Request) (*http.Response, error)
 	unconnected := step(traced("asks", script(refused).RoundTrip))
+	// net/http has no type for the error of a proxy that refuses a CONNECT.
+	untold := step(traced("asks", script(errors.New("Forbidden")).RoundTrip))
+	repeated := func(status int) step {
+		return traced("asks got wrote asks got wrote", script(status).RoundTrip)
+	}
 	for _, tt := range []struct {
 		name  string
 		edit  edit
@@ -78,6 +83,15 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset, a 429, and then no connection", ofTransport(func(tr *retryhttp.Transport) { tr.Policy.MaxAttempts = 3 }), []any{errReset, 429, refused}, "connection reset by peer"},
 		{"a reset, and then no connection", nil, []any{errReset, refused}, "connection reset by peer"},
 		{"never a connection", nil, []any{refused}, ""},
+		{"a reset, and then no connection, which only the trace shows", nil, []any{errReset, untold}, "connection reset by peer"},
+		{"a reset, and then a DELETE without a connection", ofRequest(func(req *http.Request) { req.Method = "DELETE" }), []any{errReset, untold}, "connection reset by peer"},
+		{"no connection, which only the trace shows, and then a 412", nil, []any{untold, 412}, ""},
+		{"a reset, and then a connection that breaks", nil, []any{errReset, step(traced("asks got wrote", script(errNoAnswer).RoundTrip))}, ""},
+		{"a repeat of net/http that gets a 409, and then no token", keyed(prepares(2, 0, errNoAnswer)), []any{repeated(409)}, "net/http has repeated the request"},
+		{"a repeat of net/http that gets a 429, and then no token in time", keyed(func(tr *retryhttp.Transport, req *http.Request) {
+			prepares(2, time.Second+1, nil).apply(tr, req)
+			tr.Policy.MaxAttempts = 2
+		}), []any{repeated(429)}, "net/http has repeated the request"},
 		{"a reset, no connection, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, refused}, "connection reset by peer"},
 		{"a reset, a 429, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, 429}, "connection reset by peer"},
 		{"a reset, no token in time, and then a 412", prepares(2, time.Second+1, nil), []any{errReset, 412}, "connection reset by peer"},

@@ -94,8 +94,8 @@ import (
 // net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
 // to the server. If Base sends other requests, for example to fetch a token, it must not send them
 // in the context of the request, because the trace would mistake them for the request. The same
-// holds for requests that the Prepare of a Transport below sends. An idempotent request is traced
-// only if it has an Idempotency-Key. A GET or HEAD that a Hedge may send twice is not traced.
+// holds for requests that the Prepare of a Transport below sends. An idempotent GET, HEAD, OPTIONS
+// or TRACE is traced only if it has an Idempotency-Key and no Hedge may send it twice.
 //
 // If net/http itself or a Transport below has repeated the request, and the server may have
 // processed the request before the repeat, not even a 429 is retried.
@@ -133,6 +133,9 @@ import (
 //   - The last attempt got a 4xx, got no connection, was refused over HTTP/2, or was not sent. The
 //     error of an attempt that was not sent contains the error of the previous attempt, so Before
 //     does not repeat the previous error.
+//
+// If the last attempt was not traced, because it was a GET for example, only its error can say that
+// it got no connection. An error of a TLS handshake does not say so.
 //
 // A 408 counts because the timeouts of some frameworks send a 408 after a handler has begun its
 // work. Fiber and tower-http are examples.
