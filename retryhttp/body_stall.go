@@ -41,7 +41,9 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 		b.waiting = false
 		b.timer.Stop()
 	}
-	if stall, ok := context.Cause(b.a).(*stallError); ok && err != nil && err != io.EOF {
+	// io.EOF does not prove that the body is complete. Over TLS, the Close of a connection sends an
+	// alert first. A server may then end the body, and the end may arrive before the Close is done.
+	if stall, ok := context.Cause(b.a).(*stallError); ok && err != nil {
 		err = stall
 	}
 	return n, err

@@ -37,7 +37,7 @@ func TestStallTimeout(t *testing.T) {
 		{"another error", 10 * s, nil, errReset, 0, "", 0, errReset.Error()},
 		{"no timeout", 0, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
 		{"a negative timeout", -1, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
-		{"a body that ends after the timeout is complete", 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, "EOF"},
+		{"a body that ends after the timeout may be incomplete", 10 * s, []time.Duration{-time.Minute}, io.EOF, 0, "", time.Minute, text},
 		{"a body with a method Write need not be a connection", 10 * s, nil, nil, 0, "", 10 * s, text},
 		{"a connection may be silent", 10 * s, []time.Duration{time.Hour}, io.EOF, 0, "x", time.Hour, "EOF"},
 	} {
