@@ -125,7 +125,7 @@ func judgeTree(err error) verdict {
 	v := judgeOne(err)
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return max(v, judgeWrapped(e.Unwrap(), err))
+		return max(v, judgeText(err.Error()), judgeWrapped(e.Unwrap(), err))
 	case interface{ Unwrap() []error }:
 		for _, wrapped := range e.Unwrap() {
 			v = max(v, judgeWrapped(wrapped, err))
@@ -241,10 +241,14 @@ func judgeText(text string) verdict {
 		begins("http: server gave HTTP response to HTTPS client"),
 		begins("stopped after 10 redirects"),
 		begins("net/http: invalid "),
+		begins("net/http: can't write control character in Request.URL"),
+		begins("invalid Trailer key "),
 		begins("http: nil Request."),
 		begins("http: no Host in request URL"),
 		begins("http: Request."),
 		begins("http: ContentLength="),
+		begins("http2: invalid "),
+		begins("http2: request header list larger than peer's advertised limit"),
 		begins("http2: request body larger than specified content length"):
 		return permanent
 	default:

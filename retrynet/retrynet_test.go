@@ -263,6 +263,8 @@ func TestRealErrors(t *testing.T) {
 			tripping(&http.Request{URL: &url.URL{Scheme: "http", Host: "x"}, Header: http.Header{"A": {"\n"}}}), permanent},
 		{"net/http: invalid method",
 			tripping(&http.Request{Method: "G T", URL: &url.URL{Scheme: "http", Host: "x"}, Header: http.Header{}}), permanent},
+		{"net/http: invalid Trailer", requesting(false, func(req *http.Request) { req.Trailer = http.Header{"Trailer": nil} }), permanent},
+		{"net/http: a line break in the query", requesting(false, func(req *http.Request) { req.URL.RawQuery = "a\nb" }), permanent},
 		{"net/http: no URL", tripping(&http.Request{Header: http.Header{}}), permanent},
 		{"net/http: no header", tripping(&http.Request{URL: &url.URL{}}), permanent},
 		{"net/http: a body shorter than its Content-Length", putting(io.NopCloser(strings.NewReader("abc"))), permanent},
@@ -296,6 +298,11 @@ func TestRealErrors(t *testing.T) {
 		}, neither},
 		{"TLS: reset in the handshake", getting(t.Context(), "https://", resets), transient},
 
+		{"HTTP/2: invalid Host", requesting(true, func(req *http.Request) { req.Host = "a b" }), permanent},
+		{"HTTP/2: invalid path", requesting(true, func(req *http.Request) { req.URL.Opaque = "a" }), permanent},
+		{"HTTP/2: an Upgrade", requesting(true, func(req *http.Request) { req.Header.Set("Upgrade", "h2c") }), permanent},
+		{"HTTP/2: a Connection that names a header", requesting(true, func(req *http.Request) { req.Header.Set("Connection", "X-A") }), permanent},
+		{"HTTP/2: a header that is too long for the server", requesting(true, func(req *http.Request) { req.Header.Set("Cookie", strings.Repeat("a", 20<<10)) }), permanent},
 		{"HTTP/2: a body longer than its Content-Length, in a PUT", func(t *testing.T) error {
 			s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
 			s.EnableHTTP2 = true
@@ -313,6 +320,27 @@ func TestRealErrors(t *testing.T) {
 			require.Error(t, err)
 			assert.Equal(t, tt.want, verdict(err), "%T %v", err, err)
 		})
+	}
+}
+
+// The function `requesting` returns a function that sends a request, which `edit` has changed, and
+// returns the error. The server accepts headers of up to 8 KiB.
+func requesting(http2 bool, edit func(*http.Request)) func(*testing.T) error {
+	return func(t *testing.T) error {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		s.Config.MaxHeaderBytes, s.EnableHTTP2 = 8<<10, http2
+		s.StartTLS()
+		defer s.Close()
+		// From the first answer, the client learns the settings of the server.
+		resp, err := s.Client().Head(s.URL)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		req, err := http.NewRequestWithContext(t.Context(), "GET", s.URL, strings.NewReader("data"))
+		require.NoError(t, err)
+		req.ContentLength = -1
+		edit(req)
+		_, err = s.Client().Do(req)
+		return err
 	}
 }
 
