@@ -120,7 +120,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	// context. A GET is not traced unless it has a key, because a trace costs time. A request that a
 	// Hedge may send twice is not traced, because its trace would mix two requests.
 	base := a.x.t.base()
-	if a.x.needsProof || !isReplayable(a.req) || hasKey(a.req) && !hedgeable(a.req) {
+	if a.x.needsProof || !isSafe(a.req) || hasKey(a.req) && !hedgeable(a.req) {
 		trace := a.sent.trace(base, a.req)
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), trace))
 	}
@@ -155,14 +155,27 @@ func (a *attempt) newRequest() (err error) {
 		a.req.Header["Accept-Encoding"] = []string{"identity"}
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
-		switch a.req.Body, err = x.req.GetBody(); {
+		a.req.Body, err = x.req.GetBody()
+		switch {
 		case err == nil && a.req.Body == nil:
 			err = errors.New("neither a body nor an error was returned")
-		case err != nil && a.req.Body != nil:
+		case err == nil:
+			err = a.tooLate()
+		}
+		if err != nil && a.req.Body != nil {
 			_ = a.req.Body.Close()
 		}
 	}
 	return x.unsent("retryhttp: GetBody", err)
+}
+
+// tooLate returns an error if AttemptTimeout has passed before the request is passed to Base. Base
+// would fail without a call of GetConn, so the request would count as sent.
+func (a *attempt) tooLate() error {
+	if late, is := context.Cause(a).(*timeoutError); is {
+		return late
+	}
+	return nil
 }
 
 // Value returns the attempt for attemptKey. For policyKey it returns nil, so that a Transport below

@@ -129,12 +129,16 @@ func (e *evidence) repeated(resp *http.Response) error {
 // req. net/http repeats any other request only if it has written no byte of that request to the
 // connection. The trace does not show whether a byte was written, because WroteHeaders is called
 // before the header leaves the buffer.
-func isReplayable(req *http.Request) bool {
+func isReplayable(req *http.Request) bool { return isSafe(req) || hasKey(req) }
+
+// isSafe reports whether the method of req is one of those that net/http takes for safe. A request
+// with a safe method changes no state (RFC 9110 section 9.2.1).
+func isSafe(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return true
 	}
-	return hasKey(req)
+	return false
 }
 
 // repeatsSafely reports whether `base` repeats a request that is not replayable (see isReplayable)

@@ -201,17 +201,16 @@ func (x *exchange) attempt(ctx context.Context) error {
 
 // The method `next` makes the next attempt. Its context is a child of the context of the caller's
 // request. If the server may have processed the previous attempt without confirming it (see
-// isLost), `next` stores the previous attempt in x.lost. There is one exception: if x.lost got no
-// response, and the previous attempt got a response, x.lost is unchanged.
+// isLost), `next` may store the previous attempt in x.lost.
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
 		a = &attempt{number: before.number}
 		x.mayBeDone = x.mayBeDone || before.mayBeDone
-		// If a 4xx ends the call, the error of x.lost becomes the field Before of the call's error, as a
-		// possible cause of the 4xx. An attempt without a response is a more likely cause than an attempt
-		// with a response such as a 503.
-		if before.isLost() && (before.status == 0 || x.lost == nil || x.lost.status != 0) {
+		// The error of x.lost may become the field Before of the call's error, as a possible cause of a
+		// later 4xx. An attempt without an answer, or with the beginning of a success, is a more likely
+		// cause than a 5xx. Among equals, the first attempt is the most likely cause.
+		if before.isLost() && (x.lost == nil || before.status < 400 && x.lost.status >= 400) {
 			x.lost = before
 		}
 	}
@@ -393,8 +392,8 @@ func (x *exchange) hidesLoss() bool {
 		return x.lost == nil || x.lost.before != nil || x.lost.number != last.number-1
 	case last.status != 0:
 		return last.status/100 == 4
-	default: // there was no connection, or the error is about a repeat of net/http
-		return last.failure != nil && (last.before != nil || !last.isLost())
+	default: // no answer; even an error such as "connection refused" may hide that the request was sent
+		return last.failure != nil && !isSafe(last.req)
 	}
 }
 

@@ -86,7 +86,11 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset, and then no connection, which only the trace shows", nil, []any{errReset, untold}, "connection reset by peer"},
 		{"a reset, and then a DELETE without a connection", ofRequest(func(req *http.Request) { req.Method = "DELETE" }), []any{errReset, untold}, "connection reset by peer"},
 		{"no connection, which only the trace shows, and then a 412", nil, []any{untold, 412}, ""},
-		{"a reset, and then a connection that breaks", nil, []any{errReset, step(traced("asks got wrote", script(errNoAnswer).RoundTrip))}, ""},
+		{"a reset, and then a connection that breaks", nil, []any{errReset, step(traced("asks got wrote", script(errNoAnswer).RoundTrip))}, "connection reset by peer"},
+		{"a reset, and then no connection for a GET", ofRequest(func(req *http.Request) { req.Method = "GET" }), []any{errReset, refused}, ""},
+		{"half of a success, a 502, and then a 412", check(retryhttp.WholeBody(nil, 99)), []any{half(), 502, 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
+		{"a 502, half of a success, and then a 412", check(retryhttp.WholeBody(nil, 99)), []any{502, half(), 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
+		{"a reset, another failure without an answer, and then a 412", nil, []any{errReset, errNoAnswer, 412}, "connection reset by peer"},
 		{"a repeat of net/http that gets a 409, and then no token", keyed(prepares(2, 0, errNoAnswer)), []any{repeated(409)}, "net/http has repeated the request"},
 		{"a repeat of net/http that gets a 429, and then no token in time", keyed(func(tr *retryhttp.Transport, req *http.Request) {
 			prepares(2, time.Second+1, nil).apply(tr, req)
@@ -118,7 +122,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"504, and then a reset", nil, []any{504, errReset, 412}, "connection reset by peer"},
 		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},
 		{"408 of a server that timed out its handler", nil, []any{408, 412}, "408 Request Timeout"},
-		{"two answers", nil, []any{503, 504, 412}, "504 Gateway Timeout"},
+		{"two answers", nil, []any{503, 504, 412}, "503 Service Unavailable"},
 		{"a reset, and then a 429", nil, []any{errReset, 429, 412}, "connection reset by peer"},
 		{"a reset, and then a last 429", nil, []any{errReset, 429}, "connection reset by peer"},
 		{"a reset, and then a 404, as after a DELETE", nil, []any{errReset, 404}, "connection reset by peer"},

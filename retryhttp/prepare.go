@@ -1,7 +1,7 @@
 package retryhttp
 
 import (
-	"context"
+	"cmp"
 	"io"
 	"net/http"
 	"sync"
@@ -26,10 +26,7 @@ func (a *attempt) prepare() (err error) {
 			_ = before.Close()
 		}
 	}()
-	err = x.t.Prepare(a.req, a.number, x.failure)
-	if late, is := context.Cause(a).(*timeoutError); is && err == nil {
-		err = late // Base would fail without a call of GetConn, so the request would count as sent
-	}
+	err = cmp.Or(x.t.Prepare(a.req, a.number, x.failure), a.tooLate())
 	if prepared = err == nil; prepared {
 		a.req.Body = before.replacedBy(a.req.Body)
 	}

@@ -130,12 +130,13 @@ import (
 // of an earlier attempt if two conditions hold:
 //   - The server may have processed the earlier attempt. Such an attempt got no answer, a 408, a
 //     5xx, or an answer below 400 that Check rejected, for example because the body broke off.
-//   - The last attempt got a 4xx, got no connection, was refused over HTTP/2, or was not sent. The
-//     error of an attempt that was not sent contains the error of the previous attempt, so Before
-//     does not repeat the previous error.
+//   - The last attempt got a 4xx, got no answer, or was not sent. A GET, HEAD, OPTIONS or TRACE
+//     that got no answer does not count, because these methods change no state. The error of an
+//     attempt that was not sent contains the error of the previous attempt, so Before does not
+//     repeat the previous error.
 //
-// If the last attempt was not traced, because it was a GET for example, only its error can say that
-// it got no connection. An error of a TLS handshake does not say so.
+// An attempt that got no connection was not processed. If the attempt was not traced, only its
+// error can say so, and the error of a TLS handshake does not say so.
 //
 // A 408 counts because the timeouts of some frameworks send a 408 after a handler has begun its
 // work. Fiber and tower-http are examples.
@@ -156,7 +157,7 @@ import (
 // If Check accepts the 4xx, there is no *retry.Error, and so no Before. If a Transport below has
 // made several attempts and got no answer, Before is the error of that Transport. This error
 // describes only the last of these attempts, so Before is set even if none of them had a
-// connection, unless the request has an Idempotency-Key.
+// connection, unless the request was traced.
 //
 // # A server that stops reading
 //

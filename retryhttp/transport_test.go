@@ -223,12 +223,23 @@ func TestAttemptTimeout(t *testing.T) {
 				return req.Context().Err()
 			}
 		}), 2, "1 sent in 1.05s, 200"},
+		{"AttemptTimeout ends a GetBody, and no request was sent", []any{retry.Permanent(errReset)}, func(tr *retryhttp.Transport, req *http.Request) {
+			tr.Idempotent = func(*http.Request) bool { return false }
+			calls := 0
+			req.GetBody = func() (io.ReadCloser, error) {
+				if calls++; calls == 1 {
+					time.Sleep(timeout + 1)
+				}
+				return io.NopCloser(strings.NewReader("data")), nil
+			}
+		}, 2, "1 sent in 1.050000001s: permanent error after 2 attempts (1s waited): connection reset by peer"},
 		{"a negative AttemptTimeout is invalid", []any{errReset}, ofTransport(func(tr *retryhttp.Transport) { tr.Policy.AttemptTimeout = -1 }), 1,
 			"1 sent: invalid policy after 1 attempt (AttemptTimeout is -1ns: write 0 for none, or a positive duration): connection reset by peer"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			tr := &retryhttp.Transport{Check: retryhttp.Check, Policy: retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second), AttemptTimeout: timeout}}
-			tt.edit.apply(tr, nil)
+			req := request(t, "GET")
+			tt.edit.apply(tr, req)
 			check, checks := tr.Check, 0
 			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
 				checks++
@@ -239,7 +250,7 @@ func TestAttemptTimeout(t *testing.T) {
 				}
 				return check(req, resp, err)
 			}
-			assert.Equal(t, tt.want, ask(t, tr, request(t, "GET"), tt.steps...))
+			assert.Equal(t, tt.want, ask(t, tr, req, tt.steps...))
 			assert.Equal(t, tt.checks, checks)
 		})
 	}
