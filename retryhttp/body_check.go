@@ -2,6 +2,7 @@ package retryhttp
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -36,8 +37,12 @@ func WholeBody(check CheckFunc, limit int64) CheckFunc {
 			return nil
 		}
 		read := readBeginning(resp, min(limit, math.MaxInt64-1)+1)
-		if read.err != nil && read.err != io.EOF {
-			return fmt.Errorf("retryhttp: the body of the response broke off: %w", checked(read.err))
+		broke := read.err
+		if broke == io.EOF && resp.ContentLength < 0 && req != nil && req.Context().Err() != nil {
+			broke = context.Cause(req.Context()) // the EOF proves nothing: see watchedBody.Read
+		}
+		if broke != nil && broke != io.EOF {
+			return fmt.Errorf("retryhttp: the body of the response broke off: %w", checked(broke))
 		}
 		return nil
 	}

@@ -1,6 +1,7 @@
 package retryhttp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -72,6 +73,20 @@ func TestWholeBody(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 		})
 	}
+}
+
+// If the context of the request is done, the end of a body of unknown length does not prove that
+// the body is complete.
+func TestWholeBodyAtTheDeadline(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errReset)
+	check := retryhttp.WholeBody(nil, 100)
+	req := request(t, "GET").WithContext(ctx)
+	assert.ErrorIs(t, check(req, responseWith(200, strings.NewReader("half")), nil), errReset)
+	known := responseWith(200, strings.NewReader("whole"))
+	known.ContentLength = 5
+	assert.NoError(t, check(req, known, nil))
+	assert.NoError(t, check(nil, responseWith(200, strings.NewReader("whole")), nil))
 }
 
 // The function `judge` gets the events of the stream according to the HTML standard, in whatever

@@ -153,10 +153,14 @@ func (d *download) Read(p []byte) (int, error) {
 		d.broke = err
 		return n, nil
 	}
+	ctx := d.x.req.Context()
+	if err == io.EOF && d.why == "" && d.total < 0 && ctx.Err() != nil {
+		err = context.Cause(ctx) // the EOF proves nothing: see watchedBody.Read
+	}
 	switch {
 	case err == io.EOF || err == http.ErrBodyReadAfterClose:
 		d.err = err
-	case d.x.req.Context().Err() != nil:
+	case ctx.Err() != nil:
 		d.err = &BrokenError{d.off, err}
 	case d.why != "":
 		d.err = &BrokenError{d.off, fmt.Errorf("%w (not resumed: %s)", err, d.why)}

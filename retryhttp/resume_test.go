@@ -2,6 +2,7 @@ package retryhttp_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -427,10 +428,21 @@ func TestResumeKeepsTheWords(t *testing.T) {
 // If the context of the request ends while a Read waits for bytes, the error says how many bytes
 // the caller has read, as for any other end.
 func TestResumeAtTheDeadline(t *testing.T) {
-	for name, tag := range map[string]string{"a strong ETag": `"v1"`, "no ETag": ""} {
+	for name, tt := range map[string]struct {
+		tag  string
+		last error // the end of the body after the deadline; nil: the error of the context
+	}{
+		"a strong ETag": {`"v1"`, nil},
+		"no ETag":       {"", nil},
+		"a strong ETag, and a body that seems to be complete": {`"v1"`, io.EOF},
+	} {
 		bubble(t, name, func(t *testing.T) {
 			base := roundTrip(func(req *http.Request) (*http.Response, error) {
-				return responseWith(200, io.MultiReader(strings.NewReader("01234"), stalled{req.Context()}), "ETag", tag), nil
+				end := reads(func(p []byte) (int, error) {
+					n, err := stalled{req.Context()}.Read(p)
+					return n, cmp.Or(tt.last, err)
+				})
+				return responseWith(200, io.MultiReader(strings.NewReader("01234"), end), "ETag", tt.tag), nil
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()

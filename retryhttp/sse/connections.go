@@ -142,6 +142,7 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
 	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends
 	timer := time.AfterFunc(cmp.Or(c.Policy.AttemptTimeout, 1<<63-1), func() { cancel(errLate) })
+	defer timer.Stop() // also after a panic: otherwise the timer keeps the request in memory
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
 	if resp != nil && resp.Body == nil { // only net/http sets a Body in every response
 		resp.Body = http.NoBody
