@@ -210,7 +210,7 @@ func (e *evidence) forbidRepeats(req *http.Request, http1 bool) {
 }
 
 // noConnection reports whether err says that there was no connection to the server or to its proxy.
-// The error is the only evidence for most idempotent requests, because they are not traced. If err
+// The error is the only evidence about a request that is not traced, such as most GETs. If err
 // joins the errors of several requests, noConnection returns true only if each of these errors says
 // so. The error of a Transport below contains only the error of its last attempt. So if that
 // Transport made several attempts, its error proves nothing.
