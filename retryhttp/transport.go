@@ -135,8 +135,8 @@ import (
 //     attempt that was not sent contains the error of the previous attempt, so Before does not
 //     repeat the previous error.
 //
-// An attempt that got no connection was not processed. If the attempt was not traced, only its
-// error can say so, and the error of a TLS handshake does not say so.
+// An attempt that got no connection was not processed. If the attempt was not traced, the Transport
+// knows this only from the error, and the error of a TLS handshake does not show it.
 //
 // A 408 counts because the timeouts of some frameworks send a 408 after a handler has begun its
 // work. Fiber and tower-http are examples.
