@@ -25,7 +25,7 @@ func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	if seeker, ok := body.(io.ReadSeeker); ok {
 		if size, start, ok := measure(seeker); ok {
 			shared := &sharedSeeker{seeker: seeker, start: start, size: size}
-			return setBody(req, size, shared.rewind)
+			return setBody(req, size, shared.open)
 		}
 	}
 	if body == nil {
@@ -89,49 +89,57 @@ func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// A sharedSeeker is the source of the bodies of all attempts. A RoundTripper may go on reading a
-// body after it has returned. So only the newest body may read from the seeker: a Read of an older
-// body would move the position for the newest body.
+// A sharedSeeker is the source of the bodies of all attempts. Two of these bodies may be read in
+// turn: a RoundTripper may go on reading a body after it has returned, and a Prepare may read a
+// body to compute its signature. So each body has its own position.
 type sharedSeeker struct {
 	mu     sync.Mutex
 	seeker io.ReadSeeker
-	start  int64       // the position from which each body is sent
-	size   int64       // the length of each body; bytes that are appended later are not sent
-	turn   *seekerBody // the only body that may read; nil: no body may read
+	start  int64 // the position from which each body is sent
+	size   int64 // the length of each body; bytes that are appended later are not sent
 }
 
-// The method `rewind` seeks to the position `start`, which SetBody noted, and returns the body for
-// the next attempt.
-func (s *sharedSeeker) rewind() (io.ReadCloser, error) {
+// The method `open` returns a new body. It seeks, so that a file that is closed fails here and not
+// while a request is sent.
+func (s *sharedSeeker) open() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.seeker.Seek(s.start, io.SeekStart); err != nil {
 		return nil, err
 	}
-	s.turn = &seekerBody{s, io.LimitReader(s.seeker, s.size)}
-	return s.turn, nil
+	return &seekerBody{shared: s}, nil
 }
 
-// A seekerBody is the body of one attempt. Its Read fails when a later attempt has begun.
+// A seekerBody is the body of one attempt.
 type seekerBody struct {
 	shared *sharedSeeker
-	rest   io.Reader
+	read   int64 // how many bytes were read
+	closed bool
 }
 
 func (b *seekerBody) Read(p []byte) (int, error) {
-	b.shared.mu.Lock()
-	defer b.shared.mu.Unlock()
-	if b.shared.turn != b {
+	s := b.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch left := s.size - b.read; {
+	case b.closed:
 		return 0, http.ErrBodyReadAfterClose
+	case left == 0:
+		return 0, io.EOF
+	default:
+		p = p[:min(int64(len(p)), left)]
 	}
-	return b.rest.Read(p)
+	if _, err := s.seeker.Seek(s.start+b.read, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := s.seeker.Read(p)
+	b.read += int64(n)
+	return n, err
 }
 
 func (b *seekerBody) Close() error {
 	b.shared.mu.Lock()
 	defer b.shared.mu.Unlock()
-	if b.shared.turn == b {
-		b.shared.turn = nil
-	}
+	b.closed = true
 	return nil
 }
