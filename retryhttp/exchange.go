@@ -377,7 +377,10 @@ func (x *exchange) complete(err error) error {
 		}
 	}
 	if x.hidesLoss() {
-		e.Before = cmp.Or(x.lostAnswer(), e.Before)
+		lost := x.lostAnswer()
+		if !isTimeout(lost) || !isTimeout(e.Err) { // two timeouts say no more than one
+			e.Before = cmp.Or(lost, e.Before)
+		}
 	}
 	return err
 }

@@ -67,6 +67,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 			req.Header.Set("Idempotency-Key", "k")
 		}
 	}
+	slow := reply{after: time.Hour, status: 200}
 	type step = func(*http.Request) (*http.Response, error)
 	unconnected := step(traced("asks", script(refused).RoundTrip))
 	// net/http has no type for the error of a proxy that refuses a CONNECT.
@@ -126,7 +127,20 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset, and then a 429", nil, []any{errReset, 429, 412}, "connection reset by peer"},
 		{"a reset, and then a last 429", nil, []any{errReset, 429}, "connection reset by peer"},
 		{"a reset, and then a 404, as after a DELETE", nil, []any{errReset, 404}, "connection reset by peer"},
-		{"AttemptTimeout", policy(retry.Policy{MaxAttempts: 4, AttemptTimeout: time.Second}), []any{reply{after: time.Hour, status: 200}, 412}, "retryhttp: no response within AttemptTimeout (1s)"},
+		{"AttemptTimeout", policy(retry.Policy{MaxAttempts: 4, AttemptTimeout: time.Second}), []any{slow, 412}, "retryhttp: no response within AttemptTimeout (1s)"},
+		{"AttemptTimeout, a 429, and then AttemptTimeout", policy(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}), []any{slow, 429, slow}, "429 Too Many Requests"},
+		{"AttemptTimeout, a 429, and then the deadline", func(tr *retryhttp.Transport, req *http.Request) {
+			tr.Policy = retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}
+			ctx, cancel := context.WithTimeout(req.Context(), 65*time.Second)
+			context.AfterFunc(ctx, cancel)
+			*req = *req.WithContext(ctx)
+		}, []any{slow, 429, slow}, "429 Too Many Requests"},
+		{"AttemptTimeout in each attempt", policy(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}), []any{slow}, ""},
+		{"AttemptTimeout, and then no token in time", func(tr *retryhttp.Transport, req *http.Request) {
+			prepares(2, time.Second+1, nil).apply(tr, req)
+			tr.Policy.MaxAttempts = 2
+		}, []any{slow}, ""},
+		{"a reset, a 429, and then AttemptTimeout", policy(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}), []any{errReset, 429, slow}, "connection reset by peer"},
 		{"half an answer", check(retryhttp.WholeBody(nil, 99)), []any{half(), 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
 		{"an answer that Check refuses", check(func(req *http.Request, resp *http.Response, err error) error {
 			if resp != nil && resp.StatusCode == 200 {

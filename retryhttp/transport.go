@@ -135,6 +135,9 @@ import (
 //     attempt that was not sent contains the error of the previous attempt, so Before does not
 //     repeat the previous error.
 //
+// If the earlier attempt and the last attempt both ended by AttemptTimeout or by a deadline, Before
+// is not set to the earlier timeout, which would say no more than the last error.
+//
 // An attempt that got no connection was not processed. If the attempt was not traced, the Transport
 // knows this only from the error, and the error of a TLS handshake does not show it.
 //
