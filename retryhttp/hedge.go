@@ -323,6 +323,9 @@ func (q *raceRequest) judge() {
 	if a != nil {
 		t = a.x.t
 	}
+	if hasText(q.resp) && t.StallTimeout > 0 { // Advise may read the body
+		q.resp.Body = (&attempt{Context: q.ctx, cancel: q.cancel, x: a.x}).watched(q.resp.Body)
+	}
 	// StatusError gets q.req and not q.r.req, because the caller may change q.r.req as soon as the
 	// other request has won.
 	status, failure := q.resp.StatusCode, t.StatusError(q.req, q.resp).judged(q.req)

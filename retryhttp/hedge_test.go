@@ -575,6 +575,33 @@ func TestHedgeReplacesABodyThatIsBeingDiscarded(t *testing.T) {
 	})
 }
 
+// StallTimeout limits a Read of Advise, also if a Hedge calls Advise to judge the answer of one of
+// its requests.
+func TestHedgeLimitsTheReadsOfAdvise(t *testing.T) {
+	for name, after := range map[string]time.Duration{"the first answer": 0, "the second answer": time.Hour} {
+		bubble(t, name, func(t *testing.T) {
+			answer := func(req *http.Request) (*http.Response, error) {
+				if after > 0 && !retryhttp.Hedged(req.Context()) {
+					return script(reply{after: after}).RoundTrip(req)
+				}
+				return responseWith(503, io.MultiReader(strings.NewReader("busy"), stalled{req.Context()})), nil
+			}
+			tr := &retryhttp.Transport{Base: &retryhttp.Hedge{Base: roundTrip(answer), After: 50 * ms}, StallTimeout: time.Second}
+			tr.Policy = retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Minute}
+			var read []error
+			tr.Advise = func(resp *http.Response) retryhttp.Advice {
+				text, err := io.ReadAll(resp.Body)
+				read = append(read, err)
+				resp.Body = io.NopCloser(bytes.NewReader(text))
+				return retryhttp.Advice{}
+			}
+			_, _ = tr.RoundTrip(request(t, "GET"))
+			require.NotEmpty(t, read)
+			assert.EqualError(t, read[0], "retryhttp: no byte of the body within StallTimeout (1s)")
+		})
+	}
+}
+
 // Whether the first answer is in time does not depend on how long Advise takes to read its body.
 func TestHedgeDoesNotCountAdvise(t *testing.T) {
 	for _, status := range []int{404, 429, 503} {
