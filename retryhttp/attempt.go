@@ -55,10 +55,8 @@ type attempt struct {
 func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
-		unsent, is := err.(unsentError)
-		own := is && !errors.Is(unsent.error, context.Canceled) &&
-			!errors.Is(unsent.error, context.DeadlineExceeded)
-		if timeout, late := context.Cause(a).(*timeoutError); late && !own {
+		_, unsent := err.(unsentError)
+		if timeout, late := context.Cause(a).(*timeoutError); late && !unsent {
 			err = timeout
 		}
 		if resp != nil { // http.Client would ignore the response and leak its connection
@@ -113,8 +111,11 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err == nil && a.x.t.Prepare != nil {
 		err = a.prepare()
 	}
+	if _, late := err.(*timeoutError); late {
+		return nil, err
+	}
 	if err != nil {
-		return nil, unsentError{checked(err)}
+		return nil, unsentError{err}
 	}
 	// The trace is added after Prepare, because Prepare may send other requests in the attempt's
 	// context. A GET is not traced unless it has a key, because a trace costs time. A request that a
@@ -156,26 +157,29 @@ func (a *attempt) newRequest() (err error) {
 	}
 	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
 		a.req.Body, err = x.req.GetBody()
-		switch {
-		case err == nil && a.req.Body == nil:
+		if err == nil && a.req.Body == nil {
 			err = errors.New("neither a body nor an error was returned")
-		case err == nil:
-			err = a.tooLate()
 		}
-		if err != nil && a.req.Body != nil {
+		if err = a.inTime(err); err != nil && a.req.Body != nil {
 			_ = a.req.Body.Close()
 		}
 	}
 	return x.unsent("retryhttp: GetBody", err)
 }
 
-// tooLate returns an error if AttemptTimeout has passed before the request is passed to Base. Base
-// would fail without a call of GetConn, so the request would count as sent.
-func (a *attempt) tooLate() error {
-	if late, is := context.Cause(a).(*timeoutError); is {
+// inTime is called when GetBody or Prepare has returned err. If AttemptTimeout has passed, and err is
+// nil or the error of a context, the result is the error of the timeout. Base would fail without a
+// call of GetConn, so the request would count as sent. Otherwise the result is err.
+func (a *attempt) inTime(err error) error {
+	late, is := context.Cause(a).(*timeoutError)
+	if err != nil {
+		err = checked(err)
+		is = is && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	}
+	if is {
 		return late
 	}
-	return nil
+	return err
 }
 
 // Value returns the attempt for attemptKey. For policyKey it returns nil, so that a Transport below

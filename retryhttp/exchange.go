@@ -257,12 +257,14 @@ func (x *exchange) hasLearned(failure error) bool {
 }
 
 // The method `unsent` returns the error of an attempt that is not sent because of err. The error
-// includes the error of the previous attempt. If err is nil, `unsent` returns nil.
+// includes the error of the previous attempt. If err is nil or the error of AttemptTimeout, the
+// result is err.
 func (x *exchange) unsent(what string, err error) error {
-	if err != nil {
-		err = fmt.Errorf("%s: %w", what, err)
+	if _, late := err.(*timeoutError); late || err == nil {
+		return err
 	}
-	if err != nil && x.failure != nil {
+	err = fmt.Errorf("%s: %w", what, err)
+	if x.failure != nil {
 		err = fmt.Errorf("%w (the attempt before: %w)", err, x.failure)
 	}
 	return err

@@ -1,7 +1,6 @@
 package retryhttp
 
 import (
-	"cmp"
 	"io"
 	"net/http"
 	"sync"
@@ -26,7 +25,7 @@ func (a *attempt) prepare() (err error) {
 			_ = before.Close()
 		}
 	}()
-	err = cmp.Or(x.t.Prepare(a.req, a.number, x.failure), a.tooLate())
+	err = a.inTime(x.t.Prepare(a.req, a.number, x.failure))
 	if prepared = err == nil; prepared {
 		a.req.Body = before.replacedBy(a.req.Body)
 	}

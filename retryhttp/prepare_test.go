@@ -65,7 +65,7 @@ func TestPrepareStops(t *testing.T) {
 		{"the first", 1, errReset, "after 1 attempt" + failed},
 		{"the second", 2, errReset, "after 2 attempts" + failed + " (the attempt before: 503 Service Unavailable)"},
 		{"retry.After has no effect", 1, retry.After(time.Second, errReset), "after 1 attempt" + failed},
-		{"an error that panics", 1, panicker{"Unwrap"}, "after 1 attempt: retryhttp: error of type *fmt.wrapError panicked: bug in Unwrap"},
+		{"an error that panics", 1, panicker{"Unwrap"}, "after 1 attempt: retryhttp: Prepare: retryhttp: error of type retryhttp_test.panicker panicked: bug in Unwrap"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			checked, opened, closed, req := 0, 0, 0, request(t, "PUT")
@@ -164,24 +164,28 @@ func TestPrepareThatFailsLate(t *testing.T) {
 		name    string
 		fails   func(context.Context) error
 		want    error
-		prepare int
+		prepare int // how often Prepare is called
+		before  []any
 	}{
-		{"it succeeds too late", func(context.Context) error { return nil }, context.DeadlineExceeded, 3},
-		{"for its own reason", func(context.Context) error { return errRevoked }, errRevoked, 1},
-		{"because of the context", func(ctx context.Context) error { return ctx.Err() }, context.DeadlineExceeded, 3},
-		{"because of the cause of the context", context.Cause, context.DeadlineExceeded, 3},
+		{"it succeeds too late", func(context.Context) error { return nil }, context.DeadlineExceeded, 3, nil},
+		{"for its own reason", func(context.Context) error { return errRevoked }, errRevoked, 1, nil},
+		{"for its own reason, after an attempt that timed out", func(context.Context) error { return errRevoked }, errRevoked, 2, []any{reply{after: time.Hour}}},
+		{"because of the context", func(ctx context.Context) error { return ctx.Err() }, context.DeadlineExceeded, 3, nil},
+		{"because of the cause of the context", context.Cause, context.DeadlineExceeded, 3, nil},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
-			calls, base := 0, script(200)
+			calls, base := 0, script(append(tt.before, 200)...)
 			p := retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}
 			tr := &retryhttp.Transport{Base: base, Policy: p, Prepare: func(req *http.Request, _ int, _ error) error {
-				calls++
+				if calls++; calls <= len(tt.before) {
+					return nil
+				}
 				time.Sleep(time.Second + 1)
 				return tt.fails(req.Context())
 			}}
-			_, err := tr.RoundTrip(request(t, "POST"))
+			_, err := tr.RoundTrip(request(t, "PUT"))
 			assert.ErrorIs(t, err, tt.want)
-			assert.Equal(t, [2]int{tt.prepare, 0}, [2]int{calls, base.count()})
+			assert.Equal(t, [2]int{tt.prepare, len(tt.before)}, [2]int{calls, base.count()})
 		})
 	}
 }
