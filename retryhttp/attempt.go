@@ -15,9 +15,9 @@ import (
 
 // An attempt is one request to Base, and also the context of that request. If the response has a
 // body, the context ends when the body has been read to its end or closed. Otherwise the context
-// ends after Check has returned. Every attempt needs some structs, such as a copy of the request.
-// They are fields of the type `attempt`, so one allocation is enough for an attempt and these
-// structs.
+// ends after Check has returned. After a success, the context does not end before the upload: see
+// the type upload. Every attempt needs some structs, such as a copy of the request. They are fields
+// of the type `attempt`, so one allocation is enough for an attempt and these structs.
 type attempt struct {
 	context.Context // a child of the context of the caller's request
 	cancel          context.CancelCauseFunc
@@ -30,6 +30,8 @@ type attempt struct {
 	url   url.URL       // the URL of `made`, unless `made` shares the caller's URL: see newRequest
 	body  responseBody  // the body of the response, as the caller gets it
 	given *http.Request // the field Request of the response that Check gets
+
+	upload upload // the body of the request, as Base gets it; empty if there is no TLS
 
 	sent      evidence
 	readEnds  bool // if the attempt ends, a Read of the response's body returns soon
@@ -126,6 +128,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), trace))
 	}
 	a.mayBeDone = true
+	a.watchUpload()
 	a.to.store(a.req)
 	resp, err := base.RoundTrip(a.req)
 	if err != nil {

@@ -156,9 +156,9 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 // its own, which AttemptTimeout can cancel only while the method `attempt` runs.
 func (x *exchange) attempt(ctx context.Context) error {
 	a := x.next()
-	open := false // the attempt ends with the body of its response, not when this method returns
+	returned := false
 	defer func() {
-		if !open {
+		if !returned { // Base or Check has panicked
 			a.cancel(nil)
 		}
 	}()
@@ -189,10 +189,17 @@ func (x *exchange) attempt(ctx context.Context) error {
 	}
 	a.failure = x.failure
 	x.settle()
-	if open = x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody; open {
-		// This must come after Check, which may read the body, close it, and set another body.
-		x.resp.Body = cancelAtEnd(x.resp.Body, a.cancel, &a.body)
+	end := a.cancel
+	if x.failure == nil && a.upload.ReadCloser != nil {
+		end = a.endAfterUpload
 	}
+	if x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody {
+		// This must come after Check, which may read the body, close it, and set another body.
+		x.resp.Body = cancelAtEnd(x.resp.Body, end, &a.body)
+	} else {
+		end(nil)
+	}
+	returned = true
 	if !a.to.known.Load() { // Base got no request, so the loop gives the retry back to the Budgets
 		return retry.NotAttempted(x.failure)
 	}

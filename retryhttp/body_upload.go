@@ -1,0 +1,50 @@
+package retryhttp
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"sync/atomic"
+)
+
+// An upload is the body of a request over TLS. A server may answer over HTTP/2 while the upload goes
+// on. If the answer is a success without a body, net/http goes on sending the upload, because the
+// server may want all of it. So the context of the attempt must not end before the upload. After
+// any other status than a success, net/http itself ends the upload, and closes it.
+type upload struct {
+	io.ReadCloser
+	ends  context.CancelCauseFunc // ends the context of the attempt
+	state atomic.Int32            // uploading, uploadAnswered or uploadClosed
+}
+
+const (
+	uploading      int32 = iota
+	uploadAnswered       // the answer has ended; Close ends the context of the attempt
+	uploadClosed
+)
+
+// watchUpload wraps the body of the request that Base is about to get. A body without TLS is not
+// wrapped: HTTP/2 without TLS is rare, and over HTTP/1 an *os.File is sent faster.
+func (a *attempt) watchUpload() {
+	rc, u := a.req.Body, a.req.URL
+	if rc != nil && rc != http.NoBody && u != nil && u.Scheme == "https" {
+		a.upload.ReadCloser, a.upload.ends = rc, a.cancel
+		a.req.Body = &a.upload
+	}
+}
+
+// endAfterUpload ends the context of the attempt. If the upload goes on, the context ends with it.
+func (a *attempt) endAfterUpload(cause error) {
+	a.upload.state.CompareAndSwap(uploading, uploadAnswered)
+	if a.upload.state.Load() == uploadClosed {
+		a.cancel(cause)
+	}
+}
+
+func (u *upload) Close() error {
+	err := u.ReadCloser.Close()
+	if u.state.Swap(uploadClosed) == uploadAnswered {
+		u.ends(nil)
+	}
+	return err
+}

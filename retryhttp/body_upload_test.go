@@ -1,0 +1,75 @@
+package retryhttp_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
+)
+
+// If an upload goes on after an answer that is accepted, its context ends with the upload. If the
+// answer has a body, net/http itself ends the upload when this body is closed.
+func TestUploadThatGoesOn(t *testing.T) {
+	const size = 5
+	for _, tt := range []struct {
+		name, scheme string
+		answer       *http.Response
+		edit         edit
+		want         int // how many bytes of the upload are read before its context ends
+	}{
+		{"202 without a body", "https", responseWith(202, http.NoBody), nil, size},
+		{"204", "https", responseWith(204, http.NoBody), nil, size},
+		{"202 without a body, which Check rejects", "https", responseWith(202, http.NoBody), check(func(*http.Request, *http.Response, error) error { return retry.Permanent(errReset) }), 2},
+		{"400 without a body", "https", responseWith(400, http.NoBody), nil, 2},
+		{"202 with an empty body, as over HTTP/2", "https", textResponse(202, ""), nil, size},
+		{"400 with an empty body, as over HTTP/2", "https", textResponse(400, ""), nil, 2},
+		{"202 without TLS", "http", responseWith(202, http.NoBody), nil, 2},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			read, ended := 0, make(chan struct{})
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: uploader(func(req *http.Request) (*http.Response, error) {
+				go func() {
+					for ; req.Context().Err() == nil; read++ {
+						if _, err := req.Body.Read(make([]byte, 1)); err != nil {
+							assert.Equal(t, io.EOF, err)
+							break
+						}
+					}
+					assert.NoError(t, req.Body.Close())
+					assert.Error(t, req.Context().Err(), "the context ends with the upload")
+					close(ended)
+				}()
+				time.Sleep(time.Second + 1)
+				return tt.answer, nil
+			})}
+			req := request(t, "POST")
+			req.URL.Scheme, req.ContentLength = tt.scheme, size
+			left := size
+			req.Body = io.NopCloser(reads(func(p []byte) (int, error) {
+				if left == 0 {
+					return 0, io.EOF
+				}
+				time.Sleep(time.Second)
+				left--
+				return 1, nil
+			}))
+			tt.edit.apply(tr, req)
+			resp, err := tr.RoundTrip(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			<-ended
+			assert.Equal(t, tt.want, read)
+		})
+	}
+}
+
+// An uploader is a RoundTripper that returns before it has closed the body of the request.
+type uploader func(*http.Request) (*http.Response, error)
+
+func (f uploader) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
