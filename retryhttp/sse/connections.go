@@ -124,8 +124,11 @@ func (c *connections) request() (*http.Request, error) {
 	header := http.Header{"Accept": {"text/event-stream"}, "Cache-Control": {"no-cache"}}
 	maps.Copy(header, req.Header)
 	if req.Header = header; isGET(req) {
-		if header.Del("Last-Event-ID"); c.last.ID != "" {
-			header.Set("Last-Event-ID", c.last.ID)
+		// HTTP/1 removes spaces at the ends of a value. In HTTP/2, a server may drop the header because
+		// of them (RFC 9113 section 8.2.1), and net/http would send them.
+		header.Del("Last-Event-ID")
+		if id := strings.Trim(c.last.ID, " \t"); id != "" {
+			header.Set("Last-Event-ID", id)
 		}
 	}
 	return req, nil

@@ -232,6 +232,7 @@ func TestBeginsAfterAnID(t *testing.T) {
 		{"there is no new event yet", nil, []answer{stream(":\n"), done}, nil, []string{"7", "7"}},
 		{"an event without an ID", nil, []answer{reset("data: a\n\n"), done}, []string{"7 a"}, []string{"7", "7"}},
 		{"a 503", nil, []answer{status(503), stream(event(8, "a")), done}, []string{"8 a"}, []string{"7", "7", "8"}},
+		{"an ID with spaces at its ends, which HTTP/2 does not allow", nil, []answer{reset("id:  8\t \ndata: a\n\n"), done}, []string{"8 a"}, []string{"7", "8"}},
 		{"an empty ID resets it", lossy, []answer{reset("id\ndata: b\n\n"), done}, []string{"b"}, []string{"7", ""}},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
