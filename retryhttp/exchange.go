@@ -248,13 +248,20 @@ func (x *exchange) check(err error) error {
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
 	failure := x.checks(req, x.resp, err)
-	if x.gate != nil && x.resp != nil && !x.hasLearned(failure) {
+	if x.gate != nil && x.resp != nil && x.isOwn(failure) && !x.hasLearned(failure) {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}
 	if err != nil && failure == nil { // Check cannot turn an error into a success
 		return retry.Permanent(err)
 	}
 	return failure
+}
+
+// isOwn reports whether `failure` is not about the response of another server. A Check may fetch a
+// token, and return the StatusError of the token's server.
+func (x *exchange) isOwn(failure error) bool {
+	e := statusErrorIn(failure)
+	return e == nil || e.request == x.resp.Request || e.request == x.last.given
 }
 
 // hasLearned reports whether a Hedge has already told the Gate about the answer of the last

@@ -46,6 +46,7 @@ func TestGateCloses(t *testing.T) {
 	with := func(gate *retryhttp.Gate) *retryhttp.Transport { return &retryhttp.Transport{Gate: gate} }
 	const s = time.Second
 	longest := strings.Repeat("x", 1024-len("http"))
+	_, tokens := retryhttp.Result(asksToWait(429, 10), nil)
 	for _, tt := range []struct {
 		name            string
 		tr              *retryhttp.Transport
@@ -55,6 +56,7 @@ func TestGateCloses(t *testing.T) {
 	}{
 		{"429 without a Retry-After", nil, 429, 0, nil, nil, 0},
 		{"403 with a wait", nil, 403, 10, nil, nil, 10 * s},
+		{"403, and Check returns the 429 of a token's server", checks(fmt.Errorf("no token: %w", tokens)), 403, 0, nil, nil, 0},
 		{"413 with a wait", nil, 413, 10, nil, nil, 0},
 		{"503", nil, 503, 10, nil, nil, 0},
 		{"503 with Unavailable", with(&retryhttp.Gate{Unavailable: true}), 503, 10, nil, nil, 10 * s},

@@ -38,9 +38,9 @@ import (
 // Transport, all attempts would lend the same retries, so the number of lent retries would limit
 // nothing. Put LendBudget below a [Hedge] too. Above a Hedge, LendBudget could change the header of
 // the request while the Hedge copies it, and the program could crash. A request is sent unchanged
-// if its context has no Budget, or if a redirect has led to another scheme or host. Do not use
-// LendBudget for servers of other organizations, because the header tells them how many retries are
-// left.
+// if its context has no Budget, or if a redirect has led to another scheme or host. After a
+// redirect, a Prepare that changes the host has the same effect. Do not use LendBudget for servers
+// of other organizations, because the header tells them how many retries are left.
 //
 // net/http itself repeats a request if the server has closed the idle connection that the request
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
