@@ -19,13 +19,14 @@
 //	resource_exhausted  no, even if Interceptor.Codes contains this code
 //	  for a message
 //	  that is too large
-//	deadline_exceeded   if there is an AttemptTimeout
+//	deadline_exceeded   if there is an AttemptTimeout, or if the HTTP client timed out
 //	any other           no
 //
-// If the connection breaks before the answer is complete, the code of the error may be CodeUnknown,
-// CodeInternal, CodeCanceled or CodeUnavailable. Such an error is retried like an error with
-// CodeUnavailable, whatever its code is, because grpc-go returns UNAVAILABLE in this case. The
-// error keeps its code.
+// If the connection breaks before the answer is complete, or a timeout of the HTTP client passes,
+// the code of the error may be CodeUnknown, CodeInternal, CodeCanceled, CodeDeadlineExceeded or
+// CodeUnavailable. Such an error is retried like an error with CodeUnavailable, whatever its code
+// is, because grpc-go returns UNAVAILABLE in this case. The error keeps its code. There is an
+// exception over the protocol Connect: if the body of an error breaks off, the status decides.
 //
 // If you set Interceptor.Codes, these codes are retried instead of the code unavailable. An error
 // whose code is not retried is wrapped with [retry.Permanent]. The policy's RetryIf can reject
@@ -213,13 +214,14 @@ func failure(err error, retryable []connect.Code) retryrpc.Failure {
 // broken reports whether the connection broke before the answer was complete, and Connect did not
 // return unavailable. Connect may return unknown, internal or canceled, depending on where and how
 // the connection broke. For a connection that was reset, Connect returns canceled, because on a
-// server such a reset means that the client went away. grpc-go returns UNAVAILABLE in all these
-// cases, even if the server has begun to answer. So this package retries all these errors as it
-// retries unavailable. If the server has reset only the HTTP/2 stream, `broken` returns false,
+// server such a reset means that the client went away. For a timeout of the HTTP client, such as
+// the Timeout of its Dialer, Connect returns deadline_exceeded. grpc-go returns UNAVAILABLE in all
+// these cases, even if the server has begun to answer. So this package retries all these errors as
+// it retries unavailable. If the server has reset only the HTTP/2 stream, `broken` returns false,
 // because both libraries then derive the code from the reset.
 func broken(err error) bool {
 	switch connect.CodeOf(err) {
-	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled:
+	case connect.CodeUnknown, connect.CodeInternal, connect.CodeCanceled, connect.CodeDeadlineExceeded:
 		return !connect.IsWireError(err) && retrynet.Transient(err) &&
 			!strings.Contains(err.Error(), "stream error: stream ID ")
 	default:

@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
@@ -110,6 +112,32 @@ func TestABrokenConnectionIsRetried(t *testing.T) {
 	}
 }
 
+// A timeout of the HTTP client is treated as unavailable, although Connect calls it
+// deadline_exceeded.
+func TestATimeoutOfTheClientIsRetried(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		<-r.Context().Done()
+	}))
+	defer srv.Close()
+	for name, transport := range map[string]*http.Transport{
+		"of the Dialer": {DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+		}},
+		"ResponseHeaderTimeout": {ResponseHeaderTimeout: time.Millisecond},
+	} {
+		for protocol, options := range protocols {
+			for _, kind := range []string{"unary", "server stream"} {
+				i := &retryconnect.Interceptor{Policy: soon(), Budgets: retryconnect.NoBudgets}
+				err := calls[kind](t.Context(), newClient(&http.Client{Transport: transport}, srv.URL, append(options, connect.WithInterceptors(i))...))
+				assert.Equal(t, 4, attemptsOf(err), "%s, %s, %s: %v", name, protocol, kind, err)
+				assert.Equal(t, connect.CodeDeadlineExceeded, connect.CodeOf(err), "%s, %s, %s: %v", name, protocol, kind, err)
+			}
+		}
+		transport.CloseIdleConnections()
+	}
+}
+
 // A call whose connection breaks is retried if Codes contains unavailable or the code of the
 // error.
 func TestConnectionThatBreaksCounts(t *testing.T) {
@@ -125,6 +153,7 @@ func TestConnectionThatBreaksCounts(t *testing.T) {
 		{"not in Codes", broken, []connect.Code{connect.CodeAborted}, false},
 		{"the code of the error in Codes", broken, []connect.Code{connect.CodeUnknown}, true},
 		{"of the server's own client", connect.NewWireError(connect.CodeUnknown, net.ErrClosed), nil, false},
+		{"the caller's deadline", connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded), nil, false},
 		{"the caller's context", connect.NewError(connect.CodeCanceled, context.Canceled), nil, false},
 		{"no network error", failed(connect.CodeInternal), nil, false},
 		{"another code", connect.NewError(connect.CodeInvalidArgument, net.ErrClosed), nil, false},
