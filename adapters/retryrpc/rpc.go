@@ -150,10 +150,14 @@ func (f Failure) Mark() error {
 // message that is too large. These errors have no type of their own. Their code
 // RESOURCE_EXHAUSTED does not identify them, because a rate limit has the same code.
 var tooLargeTexts = []string{
-	// grpc-go
-	"message larger than max", "after decompression larger than max", "grpc: message too large",
-	// Connect
-	"larger than configured max", "exceeds sendMaxBytes", "exceeds getURLMaxBytes",
+	// grpc-go, and the C core of the gRPC for C++, Python and Ruby
+	"message larger than max", "after decompression larger than max", "message too large",
+	"gRPC message exceeds maximum size",           // grpc-java
+	"exceeds the maximum configured message size", // grpc-dotnet
+	// grpc-js
+	"message with a size larger than", "decompresses to a size larger than",
+	// Connect for Go and for ECMAScript
+	"larger than configured", "exceeds sendMaxBytes", "exceeds getURLMaxBytes",
 	"http.MaxBytesReader limit",
 }
 

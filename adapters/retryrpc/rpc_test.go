@@ -49,6 +49,31 @@ func TestDeadlineOfTheServer(t *testing.T) {
 	}
 }
 
+// The texts with which the implementations refuse a message that is too large.
+func TestTextsOfAMessageThatIsTooLarge(t *testing.T) {
+	for text, want := range map[string]bool{
+		"grpc: received message larger than max (200 vs. 10)":           true,
+		"grpc: message after decompression larger than max 10":          true,
+		"grpc: message too large (4294967296 bytes)":                    true,
+		"CLIENT: Sent message larger than max (200 vs. 10)":             true, // C core
+		"gRPC message exceeds maximum size 4194304: 5000000":            true, // grpc-java
+		"Decompressed gRPC message exceeds maximum size 4194304":        true,
+		"Received message exceeds the maximum configured message size.": true, // grpc-dotnet
+		"Sending message exceeds the maximum configured message size.":  true,
+		"Attempted to send message with a size larger than 10":          true, // grpc-js
+		"Received message that decompresses to a size larger than 10":   true,
+		"message size 200 is larger than configured max 10":             true, // connect-go
+		"message size 200 exceeds sendMaxBytes 10":                      true,
+		"message size 200 is larger than configured readMaxBytes 10":    true, // connect-es
+		"message size 200 is larger than configured writeMaxBytes 10":   true,
+		"the quota of 10 messages per minute is used up":                false,
+		"Too many concurrent requests":                                  false,
+	} {
+		err := Failure{Err: errors.New(text), Code: resourceExhausted, Retryable: true}.Mark()
+		assert.Equal(t, want, retry.IsPermanent(err), text)
+	}
+}
+
 // A timeout is retried under an AttemptTimeout, unless something else forbids it.
 func TestFinalTimeout(t *testing.T) {
 	for final, want := range map[string]int{"": 3, "its headers were read": 1} {
