@@ -388,13 +388,21 @@ func TestComingFromRetryableHTTP(t *testing.T) {
 		{"501", "GET", "", nil, 501, 1, 1, false},
 		{"507", "GET", "", nil, 507, 2, 1, true},
 		{"404", "GET", "", nil, 404, 1, 1, false},
+		{"a POST with a key that gets a 409", "POST", "k", nil, 409, 1, 2, false},
+		{"a GET that gets a 409", "GET", "", nil, 409, 1, 1, false},
+		{"a 403 with a Retry-After", "GET", "", nil, 403, 1, 2, false},
+		{"a POST that gets a 413 with a Retry-After", "POST", "", nil, 413, 1, 2, false},
 	} {
 		send := func(rt func(http.RoundTripper) http.RoundTripper) (sent int, resp *http.Response, err error) {
 			base := roundTripFunc(func(req *http.Request) (*http.Response, error) {
 				if sent++; row.status == 0 {
 					return nil, errFailed
 				}
-				return &http.Response{StatusCode: row.status, Body: http.NoBody, Request: req}, nil
+				header := http.Header{}
+				if row.status == 403 || row.status == 413 {
+					header.Set("Retry-After", "0")
+				}
+				return &http.Response{StatusCode: row.status, Header: header, Body: http.NoBody, Request: req}, nil
 			})
 			req, err := http.NewRequestWithContext(t.Context(), row.method, "http://example.test", row.body)
 			require.NoError(t, err)

@@ -340,7 +340,8 @@ type Transport struct {
 // Each attempt sends a copy of req, so that Base and Prepare may change the copy. The copy shares
 // the header and the URL of req if nothing can change them, that is, if three conditions hold:
 //
-//   - Base is an http.Transport whose Proxy is nil or http.ProxyFromEnvironment.
+//   - Base is an http.Transport whose Proxy is nil or http.ProxyFromEnvironment, and whose
+//     DialTLSContext and DialTLS are nil.
 //   - The scheme is http or https.
 //   - None of Prepare, Check, Advise and Resume is set.
 //
