@@ -24,7 +24,6 @@ type evidence struct {
 	got   atomic.Int32             // what connections Base has got: gotNone, gotConn or gotHTTP1
 	wrote atomic.Int32             // how often a whole header was written to a connection
 	waits atomic.Bool              // a header was written, and the answer to it has not begun
-	mixed atomic.Bool              // the trace also got reports about another request
 
 	// again is true if Base repeats a request whose connection broke. It stays false if this
 	// connection spoke HTTP/2 over TLS.
@@ -43,15 +42,10 @@ const (
 // trace returns the hooks that fill e. They are for the request req, which `base` sends.
 func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.ClientTrace {
 	replayable, safe := isReplayable(req), repeatsSafely(base)
-	var first atomic.Pointer[string] // the address that Base asked for first
 	return &httptrace.ClientTrace{
 		// If Base asks for another connection after the header was written, then Base is sending the
 		// request again.
-		GetConn: func(address string) {
-			if !first.CompareAndSwap(nil, &address) && *first.Load() != address {
-				e.mixed.Store(true)
-				return
-			}
+		GetConn: func(string) {
 			e.asked.Store(true)
 			broke := e.conn.Load()
 			over2 := broke != nil && !overHTTP1(broke)
@@ -104,13 +98,10 @@ func overHTTP1(conn *tls.Conn) bool {
 // timed out.
 //
 // A refusal over HTTP/2 proves nothing if net/http has sent the request over HTTP/1 before.
-//
-// The trace proves nothing if it also got reports about a request to another address. A DialContext
-// may send such a request in the context that it gets, for example to ask a registry.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
 	unsent := e.asked.Load() && (e.got.Load() == gotNone ||
 		!canceled && !gaveUp(err) && !isOfSeveral(err) && e.wrote.Load() == 0)
-	return e.mixed.Load() || !unsent && (!refused(err) || e.got.Load() == gotHTTP1)
+	return !unsent && (!refused(err) || e.got.Load() == gotHTTP1)
 }
 
 // isOfSeveral reports whether err is the error of a Transport below that has made several attempts.
