@@ -9,6 +9,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goretry/retry"
 )
@@ -31,7 +32,7 @@ type attempt struct {
 	body  responseBody  // the body of the response, as the caller gets it
 	given *http.Request // the field Request of the response that Check gets
 
-	upload upload // the body of the request, as Base gets it; empty if there is no TLS
+	upload atomic.Pointer[upload] // the body of the request, as Base gets it; nil: see watchUpload
 
 	sent      evidence
 	readEnds  bool // if the attempt ends, a Read of the response's body returns soon

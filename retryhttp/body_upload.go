@@ -25,18 +25,39 @@ const (
 
 // watchUpload wraps the body of the request that Base is about to get. A body without TLS is not
 // wrapped: HTTP/2 without TLS is rare, and over HTTP/1 an *os.File is sent faster.
+//
+// If net/http itself repeats the request, it closes the body and calls GetBody, so this body is
+// wrapped too. A RoundTripper that signs the request may call GetBody while the body is open, and
+// need not close what it gets. Such a body is not wrapped.
 func (a *attempt) watchUpload() {
 	rc, u := a.req.Body, a.req.URL
-	if rc != nil && rc != http.NoBody && u != nil && u.Scheme == "https" {
-		a.upload.ReadCloser, a.upload.ends = rc, a.cancel
-		a.req.Body = &a.upload
+	if rc == nil || rc == http.NoBody || u == nil || u.Scheme != "https" {
+		return
 	}
+	a.req.Body = a.newUpload(rc)
+	if getBody := a.req.GetBody; getBody != nil {
+		a.req.GetBody = func() (io.ReadCloser, error) {
+			rc, err := getBody()
+			if err == nil && rc != nil && a.upload.Load().state.Load() == uploadClosed {
+				rc = a.newUpload(rc)
+			}
+			return rc, err
+		}
+	}
+}
+
+// newUpload wraps a body. From now on, the context of the attempt ends with this body.
+func (a *attempt) newUpload(rc io.ReadCloser) *upload {
+	u := &upload{ReadCloser: rc, ends: a.cancel}
+	a.upload.Store(u)
+	return u
 }
 
 // endAfterUpload ends the context of the attempt. If the upload goes on, the context ends with it.
 func (a *attempt) endAfterUpload(cause error) {
-	a.upload.state.CompareAndSwap(uploading, uploadAnswered)
-	if a.upload.state.Load() == uploadClosed {
+	u := a.upload.Load()
+	u.state.CompareAndSwap(uploading, uploadAnswered)
+	if u.state.Load() == uploadClosed {
 		a.cancel(cause)
 	}
 }

@@ -1,6 +1,8 @@
 package retryhttp_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"testing"
@@ -65,6 +67,36 @@ func TestUploadThatGoesOn(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 			<-ended
 			assert.Equal(t, tt.want, read)
+		})
+	}
+}
+
+// If net/http repeats the request, the upload goes on with a body of GetBody. A body that a
+// RoundTripper gets from GetBody before that, to sign the request, need not be closed.
+func TestUploadThatIsRepeated(t *testing.T) {
+	for _, repeats := range []bool{true, false} {
+		bubble(t, fmt.Sprint("repeats: ", repeats), func(t *testing.T) {
+			var ctx context.Context
+			var body io.ReadCloser
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: uploader(func(req *http.Request) (*http.Response, error) {
+				signed, err := req.GetBody()
+				require.NoError(t, err)
+				assert.Equal(t, "data", textOf(t, responseWith(200, signed)))
+				ctx, body = req.Context(), req.Body
+				if repeats {
+					require.NoError(t, body.Close())
+					body, err = req.GetBody()
+					require.NoError(t, err)
+				}
+				return responseWith(202, http.NoBody), nil
+			})}
+			req := request(t, "POST")
+			req.URL.Scheme = "https"
+			rewindable(req, "data")
+			send(t, tr, req)
+			assert.NoError(t, ctx.Err())
+			require.NoError(t, body.Close())
+			assert.Error(t, ctx.Err())
 		})
 	}
 }

@@ -190,7 +190,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	a.failure = x.failure
 	x.settle()
 	end := a.cancel
-	if x.failure == nil && a.upload.ReadCloser != nil {
+	if x.failure == nil && a.upload.Load() != nil {
 		end = a.endAfterUpload
 	}
 	if x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody {
@@ -394,7 +394,7 @@ func (x *exchange) complete(err error) error {
 	}
 	if x.hidesLoss() {
 		lost := x.lostAnswer()
-		if !isTimeout(lost) || !isTimeout(e.Err) { // two timeouts say no more than one
+		if !isTimeout(lost) || !isTimeout(x.failure) { // two timeouts say no more than one
 			e.Before = cmp.Or(lost, e.Before)
 		}
 	}
@@ -407,8 +407,11 @@ func (x *exchange) hidesLoss() bool {
 	switch last := x.last; {
 	case last == nil:
 		return true // nothing was sent here, but a redirect may have led to this exchange
-	case !last.to.known.Load(): // not sent: the error contains the failure of the previous attempt
-		return x.lost == nil || x.lost.before != nil || x.lost.number != last.number-1
+	case !last.to.known.Load():
+		// The attempt was not sent. Its error contains the failure of the previous attempt, unless
+		// AttemptTimeout has ended it.
+		_, late := context.Cause(last).(*timeoutError)
+		return late || x.lost == nil || x.lost.before != nil || x.lost.number != last.number-1
 	case last.status != 0:
 		return last.status/100 == 4
 	default: // no answer; even an error such as "connection refused" may hide that the request was sent

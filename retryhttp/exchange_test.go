@@ -140,6 +140,10 @@ func TestAnswerThatIsLost(t *testing.T) {
 			prepares(2, time.Second+1, nil).apply(tr, req)
 			tr.Policy.MaxAttempts = 2
 		}, []any{slow}, ""},
+		{"a reset, and then no token in time, for a Check that wraps it", func(tr *retryhttp.Transport, req *http.Request) {
+			prepares(2, time.Second+1, nil).apply(tr, req)
+			tr.Check, tr.Policy.MaxAttempts = wrapping, 2
+		}, []any{errReset}, "connection reset by peer"},
 		{"a reset, a 429, and then AttemptTimeout", policy(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}), []any{errReset, 429, slow}, "connection reset by peer"},
 		{"half an answer", check(retryhttp.WholeBody(nil, 99)), []any{half(), 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
 		{"an answer that Check refuses", check(func(req *http.Request, resp *http.Response, err error) error {
