@@ -236,6 +236,16 @@ func (a *attempt) isLost() bool {
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
 }
 
+// timedOut reports whether AttemptTimeout or a deadline has ended the attempt a, and nothing else is
+// known about it. If a is nil, timedOut returns false.
+func (a *attempt) timedOut() bool {
+	if a == nil || a.before != nil {
+		return false
+	}
+	_, late := context.Cause(a).(*timeoutError)
+	return late || a.Err() == context.DeadlineExceeded
+}
+
 // lostAs returns the error that the field Before of a *retry.Error gets for the attempt a, whose
 // answer was lost (see isLost). This is a.before if it is set, and otherwise the error that Check
 // returned. If a is nil, lostAs returns nil.

@@ -14,7 +14,7 @@ import (
 func cancelAtEnd(
 	rc io.ReadCloser, cancel context.CancelCauseFunc, b *responseBody,
 ) io.ReadCloser {
-	*b = responseBody{ReadCloser: rc, cancel: cancel}
+	*b = responseBody{ReadCloser: rc, cancel: cancel, end: cancel}
 	if w, ok := rc.(io.Writer); ok {
 		return upgraded{b, w}
 	}
@@ -26,14 +26,19 @@ func cancelAtEnd(
 type responseBody struct {
 	io.ReadCloser
 	cancel  context.CancelCauseFunc
-	reading atomic.Bool // a Read is running
+	end     context.CancelCauseFunc // called at the end of the body; may wait for the upload
+	reading atomic.Bool             // a Read is running
 }
 
 func (b *responseBody) Read(p []byte) (int, error) {
 	b.reading.Store(true)
 	n, err := b.ReadCloser.Read(p)
 	b.reading.Store(false)
-	if err != nil {
+	switch err {
+	case nil:
+	case io.EOF:
+		b.end(nil)
+	default:
 		b.cancel(nil)
 	}
 	return n, err
@@ -43,7 +48,7 @@ func (b *responseBody) Close() error {
 	if b.reading.Load() {
 		b.cancel(nil) // ends a Read that hangs, for which the Close of a compressed body would wait
 	}
-	defer b.cancel(nil)
+	defer b.end(nil)
 	return b.ReadCloser.Close()
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -99,6 +100,32 @@ func TestUploadThatIsRepeated(t *testing.T) {
 			assert.Error(t, ctx.Err())
 		})
 	}
+}
+
+// Close ends a Read of the answer that hangs, even if the upload goes on. The Close of a compressed
+// body waits for the Read.
+func TestCloseDuringAnUpload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reading := make(chan struct{}, 1)
+		tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: uploader(func(req *http.Request) (*http.Response, error) {
+			read := reads(func(p []byte) (int, error) {
+				reading <- struct{}{}
+				defer func() { <-reading }()
+				return stalled{req.Context()}.Read(p)
+			})
+			return responseWith(200, &body{Reader: read, onClose: func() { reading <- struct{}{} }}), nil
+		})}
+		req := request(t, "POST")
+		req.URL.Scheme = "https"
+		rewindable(req, "data")
+		resp := send(t, tr, req)
+		go func() {
+			_, err := resp.Body.Read(make([]byte, 1))
+			assert.Equal(t, context.Canceled, err)
+		}()
+		synctest.Wait()
+		require.NoError(t, resp.Body.Close())
+	})
 }
 
 // An uploader is a RoundTripper that returns before it has closed the body of the request.

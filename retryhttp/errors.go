@@ -24,12 +24,6 @@ func (*timeoutError) Timeout() bool        { return true }
 func (*timeoutError) Temporary() bool      { return true }
 func (*timeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// isTimeout reports whether err says only that there was no answer in time.
-func isTimeout(err error) bool {
-	_, late := err.(*timeoutError)
-	return late || err == context.DeadlineExceeded
-}
-
 // A netError wraps a timeout. The *url.Error of http.Client calls Timeout only on the error that it
 // wraps directly, so a netError must have the method Timeout.
 type netError struct{ error }

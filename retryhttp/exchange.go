@@ -195,7 +195,8 @@ func (x *exchange) attempt(ctx context.Context) error {
 	}
 	if x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody {
 		// This must come after Check, which may read the body, close it, and set another body.
-		x.resp.Body = cancelAtEnd(x.resp.Body, end, &a.body)
+		x.resp.Body = cancelAtEnd(x.resp.Body, a.cancel, &a.body)
+		a.body.end = end
 	} else {
 		end(nil)
 	}
@@ -393,9 +394,9 @@ func (x *exchange) complete(err error) error {
 		}
 	}
 	if x.hidesLoss() {
-		lost := x.lostAnswer()
-		if !isTimeout(lost) || !isTimeout(x.failure) { // two timeouts say no more than one
-			e.Before = cmp.Or(lost, e.Before)
+		// Two timeouts say no more than one.
+		if !x.last.timedOut() || !x.lost.timedOut() {
+			e.Before = cmp.Or(x.lostAnswer(), e.Before)
 		}
 	}
 	return err

@@ -135,6 +135,9 @@ func TestAnswerThatIsLost(t *testing.T) {
 			context.AfterFunc(ctx, cancel)
 			*req = *req.WithContext(ctx)
 		}, []any{slow, 429, slow}, "429 Too Many Requests"},
+		{"AttemptTimeout, a 429, and then AttemptTimeout, for a Check that wraps the errors", func(tr *retryhttp.Transport, _ *http.Request) {
+			tr.Policy, tr.Check = retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}, wrapping
+		}, []any{slow, 429, slow}, ""},
 		{"AttemptTimeout in each attempt", policy(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}), []any{slow}, ""},
 		{"AttemptTimeout, and then no token in time", func(tr *retryhttp.Transport, req *http.Request) {
 			prepares(2, time.Second+1, nil).apply(tr, req)

@@ -428,7 +428,7 @@ func TestResultKeepsTheWords(t *testing.T) {
 	drips := func(ctx context.Context) io.Reader {
 		return reads(func(p []byte) (int, error) {
 			select {
-			case <-time.After(10 * ms):
+			case <-time.After(11 * ms): // no byte arrives at the same moment as the timeout
 				return copy(p, "w"), nil
 			case <-ctx.Done():
 				return 0, ctx.Err()
@@ -451,7 +451,7 @@ func TestResultKeepsTheWords(t *testing.T) {
 		{"too long to be read", 64<<10 + 1, func(context.Context) io.Reader { return strings.NewReader(words(64<<10 + 1)) }, words(1 << 10), 0},
 		{"endless", -1, func(context.Context) io.Reader { return endless{} }, string(make([]byte, 1<<10)), 0},
 		{"broken", -1, func(context.Context) io.Reader { return breaks("sorr", errReset) }, "sorr", 0},
-		{"the bytes arrive slowly", -1, drips, words(9), 90 * ms},
+		{"the bytes arrive slowly", -1, drips, words(8), 90 * ms},
 		{"no byte arrives", -1, func(ctx context.Context) io.Reader { return stalled{ctx} }, "", 90 * ms},
 		{"the body hangs after three bytes", -1, func(ctx context.Context) io.Reader {
 			return io.MultiReader(strings.NewReader("sor"), stalled{ctx})
