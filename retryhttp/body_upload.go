@@ -24,14 +24,17 @@ const (
 )
 
 // watchUpload wraps the body of the request that Base is about to get. A body without TLS is not
-// wrapped: HTTP/2 without TLS is rare, and over HTTP/1 an *os.File is sent faster.
+// wrapped: HTTP/2 without TLS is rare, and over HTTP/1 an *os.File is sent faster. A body of at most
+// 64 KiB is not wrapped either. Over HTTP/1, net/http sends it together with the header only if it
+// is not wrapped, and over HTTP/2 it has usually been sent before an answer arrives.
 //
 // If net/http itself repeats the request, it closes the body and calls GetBody, so this body is
 // wrapped too. A RoundTripper that signs the request may call GetBody while the body is open, and
 // need not close what it gets. Such a body is not wrapped.
 func (a *attempt) watchUpload() {
 	rc, u := a.req.Body, a.req.URL
-	if rc == nil || rc == http.NoBody || u == nil || u.Scheme != "https" {
+	short := a.req.ContentLength > 0 && a.req.ContentLength <= shortUpload
+	if rc == nil || rc == http.NoBody || short || u == nil || u.Scheme != "https" {
 		return
 	}
 	a.req.Body = a.newUpload(rc)
@@ -45,6 +48,10 @@ func (a *attempt) watchUpload() {
 		}
 	}
 }
+
+// shortUpload is the length up to which a body is not wrapped. It is the number of bytes that HTTP/2
+// allows before the server has allowed more (RFC 9113 section 6.9.2), rounded up.
+const shortUpload = 64 << 10
 
 // newUpload wraps a body. From now on, the context of the attempt ends with this body.
 func (a *attempt) newUpload(rc io.ReadCloser) *upload {

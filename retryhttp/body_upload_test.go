@@ -19,20 +19,23 @@ import (
 // If an upload goes on after an answer that is accepted, its context ends with the upload. If the
 // answer has a body, net/http itself ends the upload when this body is closed.
 func TestUploadThatGoesOn(t *testing.T) {
-	const size = 5
+	const size, long = 5, 64<<10 + 1
 	for _, tt := range []struct {
 		name, scheme string
+		length       int64
 		answer       *http.Response
 		edit         edit
 		want         int // how many bytes of the upload are read before its context ends
 	}{
-		{"202 without a body", "https", responseWith(202, http.NoBody), nil, size},
-		{"204", "https", responseWith(204, http.NoBody), nil, size},
-		{"202 without a body, which Check rejects", "https", responseWith(202, http.NoBody), check(func(*http.Request, *http.Response, error) error { return retry.Permanent(errReset) }), 2},
-		{"400 without a body", "https", responseWith(400, http.NoBody), nil, 2},
-		{"202 with an empty body, as over HTTP/2", "https", textResponse(202, ""), nil, size},
-		{"400 with an empty body, as over HTTP/2", "https", textResponse(400, ""), nil, 2},
-		{"202 without TLS", "http", responseWith(202, http.NoBody), nil, 2},
+		{"202 without a body", "https", long, responseWith(202, http.NoBody), nil, size},
+		{"204", "https", long, responseWith(204, http.NoBody), nil, size},
+		{"202 without a body, which Check rejects", "https", long, responseWith(202, http.NoBody), check(func(*http.Request, *http.Response, error) error { return retry.Permanent(errReset) }), 2},
+		{"400 without a body", "https", long, responseWith(400, http.NoBody), nil, 2},
+		{"202 with an empty body, as over HTTP/2", "https", long, textResponse(202, ""), nil, size},
+		{"400 with an empty body, as over HTTP/2", "https", long, textResponse(400, ""), nil, 2},
+		{"202 without a body, and an upload of unknown length", "https", -1, responseWith(202, http.NoBody), nil, size},
+		{"202 without a body, and a short upload", "https", 64 << 10, responseWith(202, http.NoBody), nil, 2},
+		{"202 without TLS", "http", long, responseWith(202, http.NoBody), nil, 2},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			read, ended := 0, make(chan struct{})
@@ -52,7 +55,7 @@ func TestUploadThatGoesOn(t *testing.T) {
 				return tt.answer, nil
 			})}
 			req := request(t, "POST")
-			req.URL.Scheme, req.ContentLength = tt.scheme, size
+			req.URL.Scheme, req.ContentLength = tt.scheme, tt.length
 			left := size
 			req.Body = io.NopCloser(reads(func(p []byte) (int, error) {
 				if left == 0 {
@@ -94,6 +97,7 @@ func TestUploadThatIsRepeated(t *testing.T) {
 			req := request(t, "POST")
 			req.URL.Scheme = "https"
 			rewindable(req, "data")
+			req.ContentLength = -1
 			send(t, tr, req)
 			assert.NoError(t, ctx.Err())
 			require.NoError(t, body.Close())
@@ -118,6 +122,7 @@ func TestCloseDuringAnUpload(t *testing.T) {
 		req := request(t, "POST")
 		req.URL.Scheme = "https"
 		rewindable(req, "data")
+		req.ContentLength = -1
 		resp := send(t, tr, req)
 		go func() {
 			_, err := resp.Body.Read(make([]byte, 1))
