@@ -164,24 +164,24 @@ func (a *attempt) newRequest() (err error) {
 		if err == nil && a.req.Body == nil {
 			err = errors.New("neither a body nor an error was returned")
 		}
-		if err = a.inTime(err); err != nil && a.req.Body != nil {
+		if err = a.orTimeout(err); err != nil && a.req.Body != nil {
 			_ = a.req.Body.Close()
 		}
 	}
 	return x.unsent("retryhttp: GetBody", err)
 }
 
-// inTime is called when GetBody or Prepare has returned err. If AttemptTimeout has passed, and err is
-// nil or the error of a context, the result is the error of the timeout. Base would fail without a
-// call of GetConn, so the request would count as sent. Otherwise the result is err.
-func (a *attempt) inTime(err error) error {
-	late, is := context.Cause(a).(*timeoutError)
+// orTimeout is called when GetBody or Prepare has returned err. If AttemptTimeout has passed, and
+// err is nil or the error of a context, the result is the error of the timeout. Otherwise Base
+// would fail without a call of GetConn, so the request would count as sent.
+func (a *attempt) orTimeout(err error) error {
 	if err != nil {
 		err = checked(err)
-		is = is && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 	}
-	if is {
-		return late
+	timeout, late := context.Cause(a).(*timeoutError)
+	if late && (err == nil || errors.Is(err, context.Canceled) ||
+		errors.Is(err, context.DeadlineExceeded)) {
+		return timeout
 	}
 	return err
 }
@@ -236,8 +236,8 @@ func (a *attempt) isLost() bool {
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
 }
 
-// timedOut reports whether AttemptTimeout or a deadline has ended the attempt a, and nothing else is
-// known about it. If a is nil, timedOut returns false.
+// timedOut reports whether AttemptTimeout or a deadline has ended the attempt a, and nothing else
+// is known about it. If a is nil, timedOut returns false.
 func (a *attempt) timedOut() bool {
 	if a == nil || a.before != nil {
 		return false

@@ -8,13 +8,14 @@ import (
 	"sync/atomic"
 )
 
-// cancelAtEnd sets b to a body that reads from rc. The body calls the parameter `cancel` at the end
-// of rc, after a failed Read, and on Close. The result is b, or, if rc is also an io.Writer, a
-// value of the type `upgraded`, which contains b.
+// cancelAtEnd sets b to a body that reads from rc. The body calls the parameter `end` at the end of
+// rc and on Close. It calls the parameter `cancel` after a failed Read, and on a Close during a
+// Read. The result is b, or, if rc is also an io.Writer, a value of the type `upgraded`, which
+// contains b.
 func cancelAtEnd(
-	rc io.ReadCloser, cancel context.CancelCauseFunc, b *responseBody,
+	rc io.ReadCloser, cancel, end context.CancelCauseFunc, b *responseBody,
 ) io.ReadCloser {
-	*b = responseBody{ReadCloser: rc, cancel: cancel, end: cancel}
+	*b = responseBody{ReadCloser: rc, cancel: cancel, end: end}
 	if w, ok := rc.(io.Writer); ok {
 		return upgraded{b, w}
 	}
@@ -22,12 +23,13 @@ func cancelAtEnd(
 }
 
 // A responseBody is the body of a response as the caller gets it. It cancels the context of its
-// attempt when it has been read to its end, after a failed Read, and on Close.
+// attempt when it has been read to its end, after a failed Read, and on Close. While an upload goes
+// on, the end and Close leave this to the upload: see endAfterUpload.
 type responseBody struct {
 	io.ReadCloser
 	cancel  context.CancelCauseFunc
-	end     context.CancelCauseFunc // called at the end of the body; may wait for the upload
-	reading atomic.Bool             // a Read is running
+	end     context.CancelCauseFunc
+	reading atomic.Bool // a Read is running
 }
 
 func (b *responseBody) Read(p []byte) (int, error) {

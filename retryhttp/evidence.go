@@ -131,16 +131,6 @@ func (e *evidence) repeated(resp *http.Response) error {
 // before the header leaves the buffer.
 func isReplayable(req *http.Request) bool { return isSafe(req) || hasKey(req) }
 
-// isSafe reports whether the method of req is one of those that net/http takes for safe. A request
-// with a safe method changes no state (RFC 9110 section 9.2.1).
-func isSafe(req *http.Request) bool {
-	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
-		return true
-	}
-	return false
-}
-
 // repeatsSafely reports whether `base` repeats a request that is not replayable (see isReplayable)
 // only if no server has processed the request. An http.Transport does so, apart from its repeats
 // after a PROTOCOL_ERROR: see the method `repeated`.

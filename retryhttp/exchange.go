@@ -195,8 +195,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	}
 	if x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody {
 		// This must come after Check, which may read the body, close it, and set another body.
-		x.resp.Body = cancelAtEnd(x.resp.Body, a.cancel, &a.body)
-		a.body.end = end
+		x.resp.Body = cancelAtEnd(x.resp.Body, a.cancel, end, &a.body)
 	} else {
 		end(nil)
 	}
@@ -393,11 +392,9 @@ func (x *exchange) complete(err error) error {
 			e.Cause = errSetNoBudgets
 		}
 	}
-	if x.hidesLoss() {
-		// Two timeouts say no more than one.
-		if !x.last.timedOut() || !x.lost.timedOut() {
-			e.Before = cmp.Or(x.lostAnswer(), e.Before)
-		}
+	// Two timeouts say no more than one.
+	if x.hidesLoss() && !(x.last.timedOut() && x.lost.timedOut()) {
+		e.Before = cmp.Or(x.lostAnswer(), e.Before)
 	}
 	return err
 }
@@ -415,7 +412,7 @@ func (x *exchange) hidesLoss() bool {
 		return late || x.lost == nil || x.lost.before != nil || x.lost.number != last.number-1
 	case last.status != 0:
 		return last.status/100 == 4
-	default: // no answer; even an error such as "connection refused" may hide that the request was sent
+	default: // no answer; an error such as "connection refused" may hide that the request was sent
 		return last.failure != nil && !isSafe(last.req)
 	}
 }

@@ -513,7 +513,7 @@ func (q *raceRequest) answer() (*http.Response, error) {
 	if q.err != nil || q.resp.Body == nil || q.resp.Body == http.NoBody {
 		q.cancel(nil)
 	} else {
-		q.resp.Body = cancelAtEnd(q.resp.Body, q.cancel, new(responseBody))
+		q.resp.Body = cancelAtEnd(q.resp.Body, q.cancel, q.cancel, new(responseBody))
 	}
 	return q.resp, q.err
 }

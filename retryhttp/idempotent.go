@@ -12,11 +12,20 @@ import "net/http"
 //     req.Header["Idempotency-Key"] = nil makes a request idempotent without sending the header.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace,
-		http.MethodPut, http.MethodDelete, "PROPFIND", "REPORT", "SEARCH", "QUERY":
+	case http.MethodPut, http.MethodDelete, "PROPFIND", "REPORT", "SEARCH", "QUERY":
 		return true
 	}
-	return hasKey(req)
+	return isSafe(req) || hasKey(req)
+}
+
+// isSafe reports whether the method of req is one of those that net/http takes for safe. A request
+// with a safe method changes no state (RFC 9110 section 9.2.1).
+func isSafe(req *http.Request) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return false
 }
 
 // hasKey reports whether req has a header for an idempotency key. If req has such a header,

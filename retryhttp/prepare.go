@@ -25,7 +25,7 @@ func (a *attempt) prepare() (err error) {
 			_ = before.Close()
 		}
 	}()
-	err = a.inTime(x.t.Prepare(a.req, a.number, x.failure))
+	err = a.orTimeout(x.t.Prepare(a.req, a.number, x.failure))
 	if prepared = err == nil; prepared {
 		a.req.Body = before.replacedBy(a.req.Body)
 	}
