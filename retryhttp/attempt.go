@@ -17,7 +17,7 @@ import (
 // An attempt is one request to Base, and also the context of that request. If the response has a
 // body, the context ends when the body has been read to its end or closed. Otherwise the context
 // ends after Check has returned. After a success, the context does not end before the upload: see
-// the type upload. Every attempt needs some structs, such as a copy of the request. They are fields
+// upload.go. Every attempt needs some structs, such as a copy of the request. They are fields
 // of the type `attempt`, so one allocation is enough for an attempt and these structs.
 type attempt struct {
 	context.Context // a child of the context of the caller's request
@@ -32,11 +32,10 @@ type attempt struct {
 	body  responseBody  // the body of the response, as the caller gets it
 	given *http.Request // the field Request of the response that Check gets
 
-	upload atomic.Pointer[upload] // the body of the request, as Base gets it; nil: see watchUpload
-
 	sent      evidence
-	readEnds  bool // if the attempt ends, a Read of the response's body returns soon
-	mayBeDone bool // the server may have processed the request
+	upload    atomic.Int32 // noUpload, uploading or uploadAnswered
+	readEnds  bool         // if the attempt ends, a Read of the response's body returns soon
+	mayBeDone bool         // the server may have processed the request
 
 	// unsent is true if the error of Base says that there was no connection. This is only a hint. The
 	// proof that the server has not processed the request is !mayBeDone.
@@ -121,15 +120,18 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		return nil, unsentError{err}
 	}
 	// The trace is added after Prepare, because Prepare may send other requests in the attempt's
-	// context. A GET is not traced unless it has a key, because a trace costs time. A request that a
-	// Hedge may send twice is not traced, because its trace would mix two requests.
+	// context. A GET is not traced unless it has a key or a body, because a trace costs time. A request
+	// that a Hedge may send twice is not traced, because its trace would mix two requests.
 	base := a.x.t.base()
-	if a.x.needsProof || !isSafe(a.req) || hasKey(a.req) && !hedgeable(a.req) {
+	body := hasBody(a.req)
+	if a.x.needsProof || !isSafe(a.req) || body || hasKey(a.req) && !hedgeable(a.req) {
 		trace := a.sent.trace(base, a.req)
+		if body {
+			a.watchUpload(trace)
+		}
 		a.req = a.req.WithContext(httptrace.WithClientTrace(a.req.Context(), trace))
 	}
 	a.mayBeDone = true
-	a.watchUpload()
 	a.to.store(a.req)
 	resp, err := base.RoundTrip(a.req)
 	if err != nil {
@@ -159,7 +161,7 @@ func (a *attempt) newRequest() (err error) {
 		// A Range counts encoded bytes. Without an encoding, these are the bytes that the caller reads.
 		a.req.Header["Accept-Encoding"] = []string{"identity"}
 	}
-	if x.hasBody() && (a.number > 1 || x.req.Body == nil) {
+	if hasBody(x.req) && (a.number > 1 || x.req.Body == nil) {
 		a.req.Body, err = x.req.GetBody()
 		if err == nil && a.req.Body == nil {
 			err = errors.New("neither a body nor an error was returned")

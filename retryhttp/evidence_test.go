@@ -293,9 +293,18 @@ func (e asStreamError) As(target any) bool {
 // http2Server returns a Base whose connections are pipes. At the other end of each pipe, serve
 // answers HTTP/2 requests with any frames, even wrong ones.
 func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transport {
+	return http2Frames(t, func(c h2conn, f http2Frame) {
+		if f.kind == 0x1 { // a HEADERS frame
+			serve(c, f.stream)
+		}
+	})
+}
+
+// http2Frames is like http2Server, but `serve` gets every frame of a client.
+func http2Frames(t *testing.T, serve func(h2conn, http2Frame)) *http.Transport {
 	base := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) {
 		client, conn := net.Pipe()
-		c := make(h2conn, 9)    // buffered, so that the server goes on reading while it writes
+		c := make(h2conn, 99)   // buffered, so that the server goes on reading while it writes
 		c.frame(0x4, 0, 0, nil) // SETTINGS
 		go func() {
 			defer conn.Close()
@@ -311,13 +320,11 @@ func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transp
 			in := bufio.NewReader(conn)
 			_, _ = in.Discard(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
 			for {
-				kind, stream, err := readFrame(in)
+				f, err := readFrame(in)
 				if err != nil {
 					return
 				}
-				if kind == 0x1 { // a HEADERS frame
-					serve(c, stream)
-				}
+				serve(c, f)
 			}
 		}()
 		return client, nil
@@ -327,15 +334,21 @@ func http2Server(t *testing.T, serve func(c h2conn, stream uint32)) *http.Transp
 	return base
 }
 
-// readFrame reads a frame as in RFC 9113 section 4.1.
-func readFrame(in io.Reader) (kind byte, stream uint32, err error) {
+// An http2Frame is a frame as in RFC 9113 section 4.1, without its payload.
+type http2Frame struct {
+	length      int
+	kind, flags byte
+	stream      uint32
+}
+
+func readFrame(in io.Reader) (http2Frame, error) {
 	var head [9]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
-		return 0, 0, err
+		return http2Frame{}, err
 	}
-	length := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
-	_, err = io.CopyN(io.Discard, in, length)
-	return head[3], binary.BigEndian.Uint32(head[5:]), err
+	length := int(head[0])<<16 | int(head[1])<<8 | int(head[2])
+	_, err := io.CopyN(io.Discard, in, int64(length))
+	return http2Frame{length, head[3], head[4], binary.BigEndian.Uint32(head[5:])}, err
 }
 
 // An h2conn gets the frames that are written to a connection; nil closes it.

@@ -102,11 +102,10 @@ func (x *exchange) loopPolicy() retry.Policy {
 	return p
 }
 
-// hasBody reports whether the request has a body, in Body or from GetBody. A caller may set only
-// GetBody, so that no body is left open if the request is never sent. net/http alone would ignore
-// GetBody then.
-func (x *exchange) hasBody() bool {
-	return x.req.Body != http.NoBody && (x.req.Body != nil || x.req.GetBody != nil)
+// hasBody reports whether req has a body, in Body or from GetBody. A caller may set only GetBody, so
+// that no body is left open if the request is never sent. net/http alone would ignore GetBody then.
+func hasBody(req *http.Request) bool {
+	return req.Body != http.NoBody && (req.Body != nil || req.GetBody != nil)
 }
 
 // cannotRepeat returns why the request can be sent only once, or nil if it can be sent again. The
@@ -114,7 +113,7 @@ func (x *exchange) hasBody() bool {
 // closed the body of the response already, and may be changing the request.
 func (x *exchange) cannotRepeat() error {
 	switch {
-	case x.hasBody() && x.req.GetBody == nil:
+	case hasBody(x.req) && x.req.GetBody == nil:
 		return errNoGetBody
 	case x.req.Trailer != nil:
 		// Reading the body may write to the map Trailer. All attempts share this map, and the body of an
@@ -190,7 +189,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	a.failure = x.failure
 	x.settle()
 	end := a.cancel
-	if x.failure == nil && a.upload.Load() != nil {
+	if x.failure == nil && a.upload.Load() == uploading {
 		end = a.endAfterUpload
 	}
 	if x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody {

@@ -12,7 +12,7 @@ import (
 func (a *attempt) prepare() (err error) {
 	x := a.x
 	var before *closing
-	if x.hasBody() {
+	if hasBody(x.req) {
 		before = &closing{a.req.Body, sync.OnceValue(a.req.Body.Close)}
 		a.req.Body = before
 	}

@@ -324,9 +324,8 @@ type Transport struct {
 // RoundTrip sends a request until an attempt succeeds or the policy says to stop. It returns the
 // last response, whatever its status, with an unread body. Read the body to its end or close it:
 // this releases the context of the attempt. A server may send a success without a body before it
-// has read the whole body of the request. Over HTTP/2 with TLS, the upload then goes on, and the
-// context ends after it. Without TLS, the upload ends. If the last attempt failed, [ErrorOf] says
-// why there was no further attempt.
+// has read the whole body of the request. Over HTTP/2 the upload then goes on, and the context ends
+// after it. If the last attempt failed, [ErrorOf] says why there was no further attempt.
 //
 // RoundTrip returns an error and no response in four cases:
 //
