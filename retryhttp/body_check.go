@@ -120,10 +120,17 @@ func FirstEvent(
 const firstEventBytes = 64 << 10
 
 // hasText reports whether a response has a body that ends. The body of a 101 Switching Protocols is
-// the connection itself, so hasText reports false for a 101.
+// the connection itself. A 204 and a 304 have no body (RFC 9110 section 6.4.1), but they may have a
+// Content-Length. In this case net/http gives them over HTTP/2 a body that breaks off.
 func hasText(resp *http.Response) bool {
-	return resp != nil && resp.StatusCode != http.StatusSwitchingProtocols &&
-		resp.Body != nil && resp.Body != http.NoBody
+	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
+		return false
+	}
+	switch resp.StatusCode {
+	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusNotModified:
+		return false
+	}
+	return true
 }
 
 // hasContent reports whether a response has content, which may be empty. It looks at the method and

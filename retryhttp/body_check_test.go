@@ -75,6 +75,32 @@ func TestWholeBody(t *testing.T) {
 	}
 }
 
+// A 304 may have the Content-Length of the body that it does not have. Over HTTP/2, net/http then
+// returns a body that breaks off.
+func TestNoBodyBreaksOff(t *testing.T) {
+	contentLength := []byte{0x0f, 28 - 15, 1, '9'}
+	for _, tt := range []struct {
+		name   string
+		status byte // a field ":status" of the static table of HPACK
+		check  retryhttp.CheckFunc
+	}{
+		{"304, WholeBody", 0x80 | 11, retryhttp.WholeBody(nil, 100)},
+		{"304, LLM", 0x80 | 11, retryhttp.LLM(retry.Policy{}).Check},
+		{"204, WholeBody", 0x80 | 9, retryhttp.WholeBody(nil, 100)},
+		{"204, LLM", 0x80 | 9, retryhttp.LLM(retry.Policy{}).Check},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			sent := 0
+			tr := &retryhttp.Transport{Check: tt.check, Policy: retry.Policy{MaxAttempts: 3}, Base: http2Server(t, func(c h2conn, stream uint32) {
+				sent++
+				c.frame(0x1, 0x5, stream, append([]byte{tt.status}, contentLength...))
+			})}
+			require.NoError(t, send(t, tr).Body.Close())
+			assert.Equal(t, 1, sent)
+		})
+	}
+}
+
 // If the context of the request is done, the end of a body of unknown length does not prove that
 // the body is complete.
 func TestWholeBodyAtTheDeadline(t *testing.T) {
