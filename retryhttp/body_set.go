@@ -17,7 +17,13 @@ import (
 // as a pipe, is read into memory and closed. `limit` is the largest number of bytes in memory. If
 // the body is longer than `limit`, SetBody returns an error, and req can still be sent once. If
 // `limit` is 0 or less, a body that cannot seek must be empty. If a Read of `body` hangs in an
-// attempt, the RoundTrip of the Transport waits for the Read.
+// attempt, the RoundTrip of the Transport waits for the Read. The length of a body that can seek is
+// what Seek says. For files that have no size, such as those of /proc, Seek says 0. Pass such a
+// file as io.MultiReader(file).
+//
+// A request that a server got over HTTP/2 always has a Body and no GetBody. Before you forward such
+// a request without a body, set Body to nil, as httputil.ReverseProxy does. There is no body if
+// ContentLength is 0.
 //
 // Do not pass the body to http.NewRequest as well: pass nil there. http.NewRequest would hide the
 // method Seek of a body that has no method Close.

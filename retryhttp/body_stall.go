@@ -25,7 +25,7 @@ type watchedBody struct {
 
 // The method `watched` returns a body that reads rc under the StallTimeout of the Transport.
 func (a *attempt) watched(rc io.ReadCloser) io.ReadCloser {
-	stall := &stallError{timeoutError{a.x.t.StallTimeout}}
+	stall := &stallError{timeoutError{after: a.x.t.StallTimeout}}
 	timer := time.AfterFunc(stall.after, func() { a.cancel(stall) })
 	timer.Stop()
 	return &watchedBody{ReadCloser: rc, a: a, timer: timer}

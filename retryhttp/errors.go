@@ -15,9 +15,16 @@ import (
 type unsentError struct{ error }
 
 // A timeoutError is the error of an attempt that AttemptTimeout ended.
-type timeoutError struct{ after time.Duration }
+type timeoutError struct {
+	after  time.Duration
+	status int // the status of a response that Check did not judge in time; 0: there was none
+}
 
 func (e *timeoutError) Error() string {
+	if e.status != 0 {
+		return fmt.Sprintf("retryhttp: a response with the status %d has arrived, "+
+			"but Check did not end within AttemptTimeout (%v)", e.status, e.after)
+	}
 	return fmt.Sprintf("retryhttp: no response within AttemptTimeout (%v)", e.after)
 }
 func (*timeoutError) Timeout() bool        { return true }

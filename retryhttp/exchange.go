@@ -166,7 +166,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	inTime := func() bool { return true }
 	var tooLate *timeoutError
 	if x.policy.AttemptTimeout > 0 {
-		tooLate = &timeoutError{x.policy.AttemptTimeout}
+		tooLate = &timeoutError{after: x.policy.AttemptTimeout}
 		inTime = context.AfterFunc(ctx, func() {
 			// ctx also ends if the caller's context ends. In this case the attempt's context gets the cause
 			// of the caller's context, and must not get the cause tooLate.
@@ -184,7 +184,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	// ends right after the header has arrived.
 	if !inTime() && x.resp != nil && x.Err() == nil {
 		x.discard() // the timeout has canceled the attempt, so the body can no longer be read
-		x.failure = x.check(tooLate)
+		x.failure = x.check(&timeoutError{tooLate.after, resp.StatusCode})
 	}
 	a.failure = x.failure
 	x.settle()

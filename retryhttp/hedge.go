@@ -29,7 +29,8 @@ import (
 //
 // A GET or HEAD may be sent twice if it has no body, no Upgrade header and no Trailer, and a host
 // of at most 1,024 bytes. If there is a Transport above, its policy must allow a second attempt,
-// and its Idempotent must report true for the request. While a [Gate] holds back other attempts, no
+// and its Idempotent must report true for the request. This also holds for a request that a Check
+// sends in the context of the request that it gets. While a [Gate] holds back other attempts, no
 // second request is sent. If the first request fails within the duration After, no second request
 // is sent either, because the Transport may retry the first request.
 //

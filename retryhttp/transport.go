@@ -17,11 +17,14 @@ import (
 //
 // The request's context limits the total time of all attempts and waits of the request. If the next
 // wait would end after the context's deadline, the Transport does not wait: it returns the last
-// response or error at once.
+// response or error at once. The deprecated field Cancel of a request ends only the current
+// attempt.
 //
 // http.Transport itself repeats a request if the server has closed the idle connection that it was
 // sent on. Such a repeat does not count as an attempt. http.Client follows redirects above the
-// Transport, so each request in a chain of redirects gets all attempts of the policy.
+// Transport, so each request in a chain of redirects gets all attempts of the policy. The Jar of
+// http.Client gets only the cookies of the last response of each request, not those of the
+// responses before it.
 //
 // # What is retried
 //
@@ -91,12 +94,12 @@ import (
 //	anything else                      no       RFC 9110 section 9.2.2
 //
 // The first two lines of the table need a Base that reports GetConn, GotConn and WroteHeaders to
-// net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as
-// sent to the server. If Base sends other requests, for example to fetch a token, it must not send
-// them in the context of the request, because the trace would mistake them for the request. The
-// same holds for requests that the Prepare of a Transport below sends, and for requests that a
+// net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
+// to the server. If Base sends other requests, for example to fetch a token, it must not send them
+// in the context of the request, because the trace would mistake them for the request. The same
+// holds for requests that the Prepare of a Transport below sends, and for requests that a
 // DialContext sends in the context that it gets. An idempotent GET, HEAD, OPTIONS or TRACE is
-// traced only if it has an Idempotency-Key and no Hedge may send it twice.
+// traced only if it has a body, or if it has an Idempotency-Key and no Hedge may send it twice.
 //
 // If net/http itself or a Transport below has repeated the request, and the server may have
 // processed the request before the repeat, not even a 429 is retried.
@@ -136,8 +139,10 @@ import (
 //     attempt that was not sent contains the error of the previous attempt, so Before does not
 //     repeat the previous error.
 //
-// If the earlier attempt and the last attempt both ended by AttemptTimeout or by a deadline, Before
-// is not set to the earlier timeout, which would say no more than the last error.
+// If several attempts of a call fulfil the first condition, the earlier attempt is the first of
+// them without a status from 400 on, or else the first of them. If this attempt and the last
+// attempt both ended by AttemptTimeout or by a deadline, Before is not set to the earlier timeout,
+// which would say no more than the last error.
 //
 // An attempt that got no connection was not processed. If the attempt was not traced, the Transport
 // knows this only from the error, and the error of a TLS handshake does not show it.
@@ -174,7 +179,8 @@ import (
 //
 // Over HTTP/1 with TLS, net/http closes the connection to end a request whose context has ended. If
 // the server has stopped reading, the Close of the connection writes an alert for up to 5 s, and
-// the request ends after that.
+// the request ends after that. Over HTTP/1, net/http also waits for a Read of the request's body,
+// and no context ends this wait.
 type Transport struct {
 	// Base sends the request of each attempt. If Base is nil, http.DefaultTransport is used. The
 	// program may have set http.DefaultTransport to this Transport, or to a RoundTripper of this
@@ -329,7 +335,8 @@ type Transport struct {
 //
 // RoundTrip returns an error and no response in four cases:
 //
-//   - The last attempt got no response.
+//   - The last attempt got no response, or AttemptTimeout passed while Check was reading the body of
+//     the response.
 //   - The last attempt failed, and the request's context is done.
 //   - The call stopped during a wait, or the Enter of the policy or the Gate refused an attempt.
 //   - An attempt failed under an invalid policy.

@@ -184,7 +184,8 @@ func TestProxyThatRefusesCONNECT(t *testing.T) {
 func TestAttemptTimeout(t *testing.T) {
 	const timeout = 50 * ms
 	const text = "retryhttp: no response within AttemptTimeout (50ms)"
-	const exhausted = "3 sent in 2.15s, timeout: attempts exhausted after 3 attempts (2s waited, attempt 3 ran out of its 50ms): " + text
+	const exhausted = "3 sent in 2.15s, timeout: attempts exhausted after 3 attempts (2s waited, attempt 3 ran out of its 50ms): "
+	const unchecked = "retryhttp: a response with the status 200 has arrived, but Check did not end within AttemptTimeout (50ms)"
 	canceled := func(req *http.Request) (*http.Response, error) {
 		_, ok := req.Context().Deadline()
 		assert.False(t, ok)
@@ -206,12 +207,12 @@ func TestAttemptTimeout(t *testing.T) {
 		checks int
 		want   string
 	}{
-		{"AttemptTimeout ends every attempt, whatever the error of Base is", []any{canceled}, nil, 3, exhausted},
+		{"AttemptTimeout ends every attempt, whatever the error of Base is", []any{canceled}, nil, 3, exhausted + text},
 		{"Check sees a timeout", []any{canceled}, check(func(_ *http.Request, _ *http.Response, err error) error { return retry.Permanent(err) }), 1, "1 sent in 50ms, timeout: permanent error after 1 attempt (attempt 1 ran out of its 50ms): " + text},
 		{"a response that comes too late does not count", []any{comesLate, 200}, nil, 3, "2 sent in 1.050000001s, 200"},
-		{"AttemptTimeout ends a Check that reads a stalled body", []any{stalls}, check(retryhttp.WholeBody(nil, 99)), 6, exhausted},
+		{"AttemptTimeout ends a Check that reads a stalled body", []any{stalls}, check(retryhttp.WholeBody(nil, 99)), 6, exhausted + unchecked},
 		{"an attempt that AttemptTimeout ends does not reach HealthyAfter", []any{canceled, canceled, canceled, retry.Permanent(errReset)},
-			ofTransport(func(tr *retryhttp.Transport) { tr.Policy.HealthyAfter = timeout / 2 }), 3, exhausted},
+			ofTransport(func(tr *retryhttp.Transport) { tr.Policy.HealthyAfter = timeout / 2 }), 3, exhausted + text},
 		{"AttemptTimeout ends a Prepare, and no request was sent", []any{200}, ofTransport(func(tr *retryhttp.Transport) {
 			tr.Idempotent = func(*http.Request) bool { return false }
 			tr.Prepare = func(req *http.Request, attempt int, last error) error {
