@@ -36,8 +36,8 @@ func verdict(failure error) string {
 func TestCheckStatuses(t *testing.T) {
 	final := []int{501, 505, 506, 507, 508, 510, 511}
 	for name, key := range map[string]http.Header{
-		"none": nil, "one of another name": {"Idempotency": {"k"}}, "one that is not sent": {"Idempotency-Key": nil, "X-Idempotency-Key": {}},
-		"a key": {"Idempotency-Key": {"k"}}, "a key with X": {"X-Idempotency-Key": {""}},
+		"none": nil, "one of another name": {"Idempotency": {"k"}}, "one that is not sent": {"Idempotency-Key": nil, "X-Idempotency-Key": {}}, "an empty one": {"Idempotency-Key": {""}},
+		"a key": {"Idempotency-Key": {"k"}}, "a key with X": {"X-Idempotency-Key": {"k"}},
 	} {
 		for status := 100; status < 700; status++ {
 			want := done

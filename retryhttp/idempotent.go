@@ -1,6 +1,9 @@
 package retryhttp
 
-import "net/http"
+import (
+	"net/http"
+	"strings"
+)
 
 // Idempotent reports whether processing req twice has the same effect as processing it once. It
 // reports true in three cases:
@@ -8,14 +11,16 @@ import "net/http"
 //   - The method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE (RFC 9110 section 9.2.2).
 //   - The method is a read-only method of another standard: PROPFIND (RFC 4918), REPORT (RFC 3253),
 //     SEARCH (RFC 5323) or QUERY (draft-ietf-httpbis-safe-method-w-body).
-//   - The request has a header Idempotency-Key or X-Idempotency-Key. As in net/http,
-//     req.Header["Idempotency-Key"] = nil makes a request idempotent without sending the header.
+//   - The request has a header Idempotency-Key or X-Idempotency-Key. An empty key does not count. As
+//     in net/http, req.Header["Idempotency-Key"] = nil makes a request idempotent without sending
+//     the header.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodPut, http.MethodDelete, "PROPFIND", "REPORT", "SEARCH", "QUERY":
 		return true
 	}
-	return isSafe(req) || hasKey(req)
+	values := len(req.Header["Idempotency-Key"]) + len(req.Header["X-Idempotency-Key"])
+	return isSafe(req) || keyed(req) || hasKey(req) && values == 0
 }
 
 // isSafe reports whether the method of req is one of those that net/http takes for safe. A request
@@ -41,7 +46,11 @@ func hasKey(req *http.Request) bool {
 // For such a header, `keyed` returns false, although hasKey returns true.
 func keyed(req *http.Request) bool {
 	return req != nil &&
-		(len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0)
+		(isKey(req.Header["Idempotency-Key"]) || isKey(req.Header["X-Idempotency-Key"]))
 }
+
+// isKey reports whether the values of a header contain a key. A program that has no key may set an
+// empty one, for example a gateway that copies the header of its caller.
+func isKey(values []string) bool { return strings.TrimSpace(strings.Join(values, "")) != "" }
 
 func isGet(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }
