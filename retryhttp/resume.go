@@ -34,8 +34,9 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 
 // ErrChanged is wrapped in a [BrokenError] if a download breaks off, and the server does not
 // confirm that the body is still the same. This means that the server has sent the whole body
-// instead of the missing bytes, or bytes with another ETag or without an ETag. After ErrChanged,
-// start the download from its beginning.
+// instead of the missing bytes, or bytes with another ETag or without an ETag. The whole body is no
+// error if the caller has not read a byte yet, and the ETag is the same. After ErrChanged, start
+// the download from its beginning.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
 // whyNot returns why Transport.Resume does not apply to the response that the caller gets. It
@@ -223,7 +224,7 @@ func (d *download) closeBroken() bool {
 type part struct {
 	n          int   // how many bytes of the part were read into the slice of the Read
 	err        error // the error that came together with the n bytes
-	end, total int64 // the end of the part, and the length of the whole body
+	end, total int64 // the end of the part (-1: the whole body), and the length of the whole body
 	over       bool  // the server says that the body has no more bytes
 }
 
@@ -307,6 +308,10 @@ func (d *download) isEnd(resp *http.Response) bool {
 // The method `open` checks that a response is a part that starts at off, and reads its first bytes
 // into p. If the response is something else, `open` returns an error that says what is wrong.
 func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
+	if d.isWhole(resp) {
+		got.end, got.total = -1, max(d.total, resp.ContentLength)
+		return got, got.read(resp.Body, p)
+	}
 	ranges := resp.Header["Content-Range"]
 	isPart := resp.StatusCode == http.StatusPartialContent
 	if resp.StatusCode == http.StatusOK || isPart && strongETag(resp) != d.etag {
@@ -325,13 +330,30 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
 		return part{}, err
 	}
-	switch got.n, got.err = readSome(resp.Body, p); {
+	return got, got.read(resp.Body, p)
+}
+
+// isWhole reports whether a response has the whole body. This helps if the body broke off before
+// its first byte. Servers that do not know the header Range send such a response.
+func (d *download) isWhole(resp *http.Response) bool {
+	sameLength := d.total < 0 || resp.ContentLength < 0 || resp.ContentLength == d.total
+	return d.off == 0 && resp.StatusCode == http.StatusOK && sameLength &&
+		strongETag(resp) == d.etag && identical(resp) && resp.Body != nil
+}
+
+// The method `read` reads the first bytes of the part into p. It returns an error if there is no
+// byte, unless the whole body is empty.
+func (got *part) read(body io.Reader, p []byte) error {
+	switch got.n, got.err = readSome(body, p); {
 	case got.n > 0:
-		return got, nil
+		return nil
+	case got.err == io.EOF && got.end < 0 && got.total <= 0:
+		got.over = true
+		return nil
 	case got.err == io.EOF:
-		return got, io.ErrUnexpectedEOF
+		return io.ErrUnexpectedEOF
 	default:
-		return got, checked(got.err)
+		return checked(got.err)
 	}
 }
 

@@ -210,6 +210,55 @@ func TestResumeFromALiar(t *testing.T) {
 		"retryhttp: the body broke after 4 bytes: the server does not confirm that it still has the same body")
 }
 
+// If the body breaks off before its first byte, a server may also send the whole body again.
+func TestResumeFromTheBeginning(t *testing.T) {
+	whole := func(length int64, header, value string) func(*http.Response) {
+		return func(resp *http.Response) {
+			resp.StatusCode, resp.ContentLength = 200, length
+			resp.Header.Del("Content-Range")
+			resp.Header.Set(header, value)
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		text    string
+		chunked bool
+		cuts    []int
+		again   func(*http.Response) // changes the second response
+		sent    int
+		want    string // the text of the error; "": the caller gets the whole body
+	}{
+		{"the whole body", "0123456789", false, []int{0, -1}, whole(10, "Etag", etag), 2, ""},
+		{"the whole body, of unknown length", "0123456789", false, []int{0, -1}, whole(-1, "Etag", etag), 2, ""},
+		{"the whole body, whose length was not known", "0123456789", true, []int{0, -1}, whole(10, "Etag", etag), 2, ""},
+		{"the whole body, which breaks off", "0123456789", false, []int{0, 3, -1}, whole(10, "Etag", etag), 3, ""},
+		{"the whole body, which breaks off before its first byte", "0123456789", false, []int{0, 0, -1}, whole(10, "Etag", etag), 3, ""},
+		{"an empty body", "", true, []int{0, -1}, whole(0, "Etag", etag), 2, ""},
+		{"an empty body of unknown length", "", true, []int{0, -1}, whole(-1, "Etag", etag), 2, ""},
+		{"no byte of the whole body", "0123456789", false, []int{0, -1}, func(resp *http.Response) { whole(10, "Etag", etag)(resp); resp.Body = http.NoBody }, 3, ""},
+		{"another ETag", "0123456789", false, []int{0, -1}, whole(10, "Etag", `"v2"`), 2, retryhttp.ErrChanged.Error()},
+		{"another length", "0123456789", false, []int{0, -1}, whole(9, "Etag", etag), 2, retryhttp.ErrChanged.Error()},
+		{"another encoding", "0123456789", false, []int{0, -1}, whole(10, "Content-Encoding", "gzip"), 2, retryhttp.ErrChanged.Error()},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base := &source{text: tt.text, cuts: tt.cuts, chunked: tt.chunked, edit: func(n int, resp *http.Response) {
+				if n == 2 {
+					tt.again(resp)
+				}
+			}}
+			got, err := download(t, base, resuming)
+			assert.Len(t, base.sent, tt.sent)
+			if tt.want != "" {
+				assert.ErrorContains(t, err, tt.want)
+				assert.Empty(t, got)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, tt.text, got)
+		})
+	}
+}
+
 // If Resume does not apply, the caller gets the body as Base made it, and the error of a Read says
 // why Resume does not apply.
 func TestNotResumed(t *testing.T) {
