@@ -239,9 +239,9 @@ func (a *attempt) isLost() bool {
 }
 
 // timedOut reports whether AttemptTimeout or a deadline has ended the attempt a, and nothing else
-// is known about it. If a is nil, timedOut returns false.
+// is known about it, not even a status. If a is nil, timedOut returns false.
 func (a *attempt) timedOut() bool {
-	if a == nil || a.before != nil {
+	if a == nil || a.before != nil || a.status != 0 {
 		return false
 	}
 	_, late := context.Cause(a).(*timeoutError)

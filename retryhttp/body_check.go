@@ -21,8 +21,8 @@ import (
 // reads the rest of a longer body as it arrives.
 //
 // WholeBody does not read a body whose Content-Length is above `limit`, a stream of events
-// (text/event-stream), or the connection after a 101. If `limit` is 0 or less, no body is read. If
-// `check` is nil, the function Check is used.
+// (text/event-stream), or the connection after a 101 or a CONNECT. If `limit` is 0 or less, no body
+// is read. If `check` is nil, the function Check is used.
 //
 // Reading the body is part of the attempt, so AttemptTimeout limits its time. But over HTTP/2, a
 // Read can hang longer than AttemptTimeout: see "A server that stops reading" in the documentation
@@ -119,8 +119,8 @@ func FirstEvent(
 
 const firstEventBytes = 64 << 10
 
-// hasText reports whether a response has a body that ends. The body of a 101 Switching Protocols is
-// the connection itself. A 204 and a 304 have no body (RFC 9110 section 6.4.1), but they may have a
+// hasText reports whether a response has a body that ends. The body of a 101 Switching Protocols,
+// or of a success of CONNECT, is the connection itself. A 204 and a 304 have no body (RFC 9110 section 6.4.1), but they may have a
 // Content-Length. In this case net/http gives them over HTTP/2 a body that breaks off.
 func hasText(resp *http.Response) bool {
 	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
@@ -130,7 +130,8 @@ func hasText(resp *http.Response) bool {
 	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusNotModified:
 		return false
 	}
-	return true
+	return resp.Request == nil || resp.Request.Method != http.MethodConnect ||
+		resp.StatusCode/100 != 2
 }
 
 // hasContent reports whether a response has content, which may be empty. It looks at the method and

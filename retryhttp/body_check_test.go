@@ -101,6 +101,16 @@ func TestNoBodyBreaksOff(t *testing.T) {
 	}
 }
 
+// The body of a success of CONNECT is a connection, so a Check must not wait for its end.
+func TestWholeBodyOfATunnel(t *testing.T) {
+	for status, broken := range map[int]bool{200: false, 299: false, 302: true} {
+		resp := responseWith(status, breaks("hello", errReset))
+		resp.Request = request(t, "CONNECT")
+		err := retryhttp.WholeBody(nil, 99)(resp.Request, resp, nil)
+		assert.Equal(t, broken, errors.Is(err, errReset), status)
+	}
+}
+
 // If the context of the request is done, the end of a body of unknown length does not prove that
 // the body is complete.
 func TestWholeBodyAtTheDeadline(t *testing.T) {

@@ -138,6 +138,10 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"AttemptTimeout, a 429, and then AttemptTimeout, for a Check that wraps the errors", func(tr *retryhttp.Transport, _ *http.Request) {
 			tr.Policy, tr.Check = retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}, wrapping
 		}, []any{slow, 429, slow}, ""},
+		{"a success whose body AttemptTimeout ends, and then AttemptTimeout", func(tr *retryhttp.Transport, _ *http.Request) {
+			tr.Policy, tr.Check = retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}, retryhttp.WholeBody(nil, 99)
+		}, []any{step(func(req *http.Request) (*http.Response, error) { return responseWith(200, stalled{req.Context()}), nil }), slow},
+			"retryhttp: a response with the status 200 has arrived, but Check did not end within AttemptTimeout (1s)"},
 		{"AttemptTimeout in each attempt", policy(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}), []any{slow}, ""},
 		{"AttemptTimeout, and then no token in time", func(tr *retryhttp.Transport, req *http.Request) {
 			prepares(2, time.Second+1, nil).apply(tr, req)

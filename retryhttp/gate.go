@@ -138,10 +138,12 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 	within := func(left, spread time.Duration) (time.Duration, error) {
 		unsent = gate.Held{Err: retry.After(left, p.unsent())}
 		a := retry.Attempt{Number: 1, Err: unsent, Elapsed: elapsed + time.Since(began)}
-		switch limits.Next(a).Reason { // Next takes nothing from the Budgets of the context
-		case retry.ReasonRetryAfter, retry.ReasonElapsed:
-			_, err := retry.Once(ctx, limits, a, send)
-			return 0, err
+		if left > 0 { // otherwise the call itself has waited until the end of the pause
+			switch limits.Next(a).Reason { // Next takes nothing from the Budgets of the context
+			case retry.ReasonRetryAfter, retry.ReasonElapsed:
+				_, err := retry.Once(ctx, limits, a, send)
+				return 0, err
+			}
 		}
 		if policy.MaxElapsed > 0 {
 			spread = min(spread, policy.MaxElapsed-a.Elapsed-left)

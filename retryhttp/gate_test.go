@@ -180,6 +180,25 @@ func TestGateSpread(t *testing.T) {
 	}
 }
 
+// A call that has itself waited until the end of the pause is not held back because of this pause.
+// Only the random wait after the pause may follow, within MaxElapsed.
+func TestGateAfterTheOwnWait(t *testing.T) {
+	const most = 3500 * time.Millisecond
+	for _, mode := range []retry.RetryAfterMode{retry.RetryAfterExact, retry.RetryAfterAtLeast, retry.RetryAfterSpread} {
+		bubble(t, fmt.Sprintf("%q", mode), func(t *testing.T) {
+			for range 20 {
+				start := time.Now()
+				base := script(asksToWait(429, 2), 200)
+				resp := send(t, &retryhttp.Transport{Base: base, Gate: new(retryhttp.Gate), Policy: retry.Policy{
+					MaxAttempts: 2, MaxElapsed: most, RetryAfter: mode,
+				}})
+				assert.Equal(t, 200, resp.StatusCode)
+				assert.LessOrEqual(t, time.Since(start), most)
+			}
+		})
+	}
+}
+
 // If a later answer asks for a longer wait, the pause becomes longer, even for requests that are
 // already held. OnClose is called once for a pause, however many answers ask to wait. The key in
 // OnClose does not contain the token.

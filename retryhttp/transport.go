@@ -73,10 +73,11 @@ import (
 // # Requests that are not idempotent
 //
 // The function [Idempotent] says which requests are idempotent. It looks at the method and at the
-// header Idempotency-Key, as net/http does. A request that is not idempotent, such as a POST
-// without this header, is retried only if the server cannot have processed it. Otherwise the Reason
-// is not_retryable, and the Cause of the error says that the server may have processed the request.
-// The table lists when a request that is not idempotent is retried:
+// header Idempotency-Key. net/http does the same, but it also accepts an empty key, and may repeat
+// a request with such a key. A request that is not idempotent, such as a POST without this header,
+// is retried only if the server cannot have processed it. Otherwise the Reason is not_retryable,
+// and the Cause of the error says that the server may have processed the request. The table lists
+// when a request that is not idempotent is retried:
 //
 //	outcome                            retried  source
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
@@ -141,8 +142,8 @@ import (
 //
 // If several attempts of a call fulfil the first condition, the earlier attempt is the first of
 // them without a status from 400 on, or else the first of them. If this attempt and the last
-// attempt both ended by AttemptTimeout or by a deadline, Before is not set to the earlier timeout,
-// which would say no more than the last error.
+// attempt both ended by AttemptTimeout or by a deadline without a status, Before is not set to the
+// earlier timeout, which would say no more than the last error.
 //
 // An attempt that got no connection was not processed. If the attempt was not traced, the Transport
 // knows this only from the error, and the error of a TLS handshake does not show it.
@@ -331,7 +332,8 @@ type Transport struct {
 // last response, whatever its status, with an unread body. Read the body to its end or close it:
 // this releases the context of the attempt. A server may send a success without a body before it
 // has read the whole body of the request. Over HTTP/2 the upload then goes on, and the context ends
-// after it. If the last attempt failed, [ErrorOf] says why there was no further attempt.
+// after it. But if Base itself sends the request twice, the upload may end at the success. If the
+// last attempt failed, [ErrorOf] says why there was no further attempt.
 //
 // RoundTrip returns an error and no response in four cases:
 //
