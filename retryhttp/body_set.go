@@ -13,13 +13,14 @@ import (
 // again, and so can http.Client after a redirect.
 //
 // If `body` can seek, as an *os.File can, SetBody notes its position, and each attempt sends the
-// bytes from this position on. Close such a body yourself after the request. Any other body, such
-// as a pipe, is read into memory and closed. `limit` is the largest number of bytes in memory. If
-// the body is longer than `limit`, SetBody returns an error, and req can still be sent once. If
-// `limit` is 0 or less, a body that cannot seek must be empty. If a Read of `body` hangs in an
-// attempt, the RoundTrip of the Transport waits for the Read. The length of a body that can seek is
-// what Seek says. For files that have no size, such as those of /proc, Seek says 0. Pass such a
-// file as io.MultiReader(file).
+// bytes from this position on. Close such a body yourself after the request. If a server may send a
+// success over HTTP/2 before it has read the body, do not close the body before it has. Any other
+// body, such as a pipe, is read into memory and closed. `limit` is the largest number of bytes in
+// memory. If the body is longer than `limit`, SetBody returns an error, and req can still be sent
+// once. If `limit` is 0 or less, a body that cannot seek must be empty. If a Read of `body` hangs
+// in an attempt, the RoundTrip of the Transport waits for the Read. The length of a body that can
+// seek is what Seek says. For files that have no size, such as those of /proc, Seek says 0. Pass
+// such a file as io.MultiReader(file).
 //
 // A request that a server got over HTTP/2 always has a Body and no GetBody. Before you forward such
 // a request without a body, set Body to nil, as httputil.ReverseProxy does. There is no body if

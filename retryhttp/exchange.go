@@ -189,7 +189,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	a.failure = x.failure
 	x.settle()
 	end := a.cancel
-	if x.failure == nil && a.upload.Load() == uploading {
+	if x.failure == nil && x.resp.ProtoMajor >= 2 && a.upload.Load() == uploading {
 		end = a.endAfterUpload
 	}
 	if x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody {

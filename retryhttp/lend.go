@@ -96,18 +96,21 @@ func (l *lender) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil || ledAway(req) {
 		return l.base().RoundTrip(req)
 	}
-	ctx := req.Context()
+	ctx, to := req.Context(), hostOf(req.URL)
 	first, hedged := ctx.Value(ctxvalue.Hedge{}).(*raceRequest)
 	again := attemptOf(req).mayBeRepeated() || hedged && !first.second && first.isFor(ctx)
 	lent, back := retry.LendBudget(ctx, l.limit, again)
-	if lent == retry.Unlimited {
-		return l.base().RoundTrip(req)
+	if lent == retry.Unlimited { // there is no Budget
+		resp, err := l.base().RoundTrip(req)
+		if err == nil && resp != nil {
+			l.learn(to, resp.ProtoMajor)
+		}
+		return resp, err
 	}
 
 	var sent evidence
 	header := cloneHeader(req.Header)
 	header.Set(lentName, strconv.Itoa(lent))
-	to := hostOf(req.URL)
 	http1 := l.expectsHTTP1(to)
 	out := req.WithContext(ctx)
 	out.Header = header

@@ -315,7 +315,7 @@ func TestLeaseOfARefusedStream(t *testing.T) {
 // the repeat lends no retries.
 func TestLeaseOverBothProtocols(t *testing.T) {
 	for _, row := range lentRequests {
-		for asked, want := range map[string][]string{"1": {"3"}, "212": {"0", "0"}, "2o": {"0", "0"}, "o": {"0", "0"}, "2": {"3"}, "": {"3"}} { // o: another client asks, over HTTP/1
+		for asked, want := range map[string][]string{"1": {"3"}, "212": {"0", "0"}, "2o": {"0", "0"}, "o": {"0", "0"}, "2": {"3"}, "": {"3"}, "n": {"3"}} { // o: another client asks, over HTTP/1; n: there is no Budget, over HTTP/1
 			if isGet := slices.Contains([]string{"", "GET", "HEAD", "OPTIONS", "TRACE"}, row.method); len(want) == 2 && !isGet {
 				want = []string{"0"}
 			}
@@ -335,8 +335,11 @@ func TestLeaseOverBothProtocols(t *testing.T) {
 				lender := retryhttp.LendBudget(roundTrip(func(req *http.Request) (*http.Response, error) { return base.RoundTrip(req) }), 3)
 				for _, by := range asked {
 					_, req := lends(t, s.URL)
-					base = map[rune]*http.Transport{'1': over1, '2': over2}[by]
-					textOf(t, send(t, map[rune]http.RoundTripper{'1': lender, '2': lender, 'o': over1}[by], req))
+					if by == 'n' {
+						req = req.WithContext(t.Context())
+					}
+					base = map[rune]*http.Transport{'1': over1, '2': over2, 'n': over1}[by]
+					textOf(t, send(t, map[rune]http.RoundTripper{'1': lender, '2': lender, 'n': lender, 'o': over1}[by], req))
 				}
 				base = over1
 				aborts.Store(true)

@@ -5,7 +5,8 @@ import "net/http/httptrace"
 // A server may answer over HTTP/2 while net/http is still sending the body of the request. If the
 // answer is a success without a body, net/http goes on sending, because the server may want all of
 // the body. So the context of the attempt must not end before the upload. After any other status
-// than a success, net/http itself ends the upload.
+// than a success, net/http itself ends the upload. Over HTTP/1, net/http waits a moment for the end
+// of the upload, and then closes the connection.
 //
 // The hooks of net/http/httptrace say when an upload begins and ends. An alternative would be to
 // wrap the body of the request, and to wait for its Close. But some RoundTrippers read a body and

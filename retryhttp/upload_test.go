@@ -31,17 +31,19 @@ func TestUploadThatGoesOn(t *testing.T) {
 		name   string
 		answer *http.Response
 		edit   edit
+		proto  int
 		trace  *httptrace.ClientTrace // what the RoundTripper reports to; nil: the trace of the request
 		want   int                    // how many bytes of the upload are read before its context ends
 	}{
-		{"202 without a body", responseWith(202, http.NoBody), nil, nil, size},
-		{"204", responseWith(204, http.NoBody), nil, nil, size},
-		{"202 without a body, which Check rejects", responseWith(202, http.NoBody), check(func(*http.Request, *http.Response, error) error { return retry.Permanent(errReset) }), nil, 2},
-		{"400 without a body", responseWith(400, http.NoBody), nil, nil, 2},
-		{"202 with an empty body, as over HTTP/2", textResponse(202, ""), nil, nil, size},
-		{"400 with an empty body, as over HTTP/2", textResponse(400, ""), nil, nil, 2},
-		{"202 to a GET", responseWith(202, http.NoBody), toGet, nil, size},
-		{"202 from a RoundTripper that does not report to httptrace", responseWith(202, http.NoBody), nil, silent, 2},
+		{"202 without a body", responseWith(202, http.NoBody), nil, 2, nil, size},
+		{"204", responseWith(204, http.NoBody), nil, 2, nil, size},
+		{"202 without a body, which Check rejects", responseWith(202, http.NoBody), check(func(*http.Request, *http.Response, error) error { return retry.Permanent(errReset) }), 2, nil, 2},
+		{"400 without a body", responseWith(400, http.NoBody), nil, 2, nil, 2},
+		{"202 with an empty body, as over HTTP/2", textResponse(202, ""), nil, 2, nil, size},
+		{"400 with an empty body, as over HTTP/2", textResponse(400, ""), nil, 2, nil, 2},
+		{"202 to a GET", responseWith(202, http.NoBody), toGet, 2, nil, size},
+		{"202 from a RoundTripper that does not report to httptrace", responseWith(202, http.NoBody), nil, 2, silent, 2},
+		{"202 over HTTP/1", responseWith(202, http.NoBody), nil, 1, nil, 2},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			read, ended := 0, make(chan struct{})
@@ -60,6 +62,7 @@ func TestUploadThatGoesOn(t *testing.T) {
 					close(ended)
 				}()
 				time.Sleep(time.Second + 1)
+				tt.answer.ProtoMajor = tt.proto
 				return tt.answer, nil
 			})}
 			req := request(t, "POST")
@@ -91,7 +94,7 @@ func TestUploadThatIsRepeated(t *testing.T) {
 		trace.GotConn(httptrace.GotConnInfo{})
 		trace.WroteRequest(httptrace.WroteRequestInfo{Err: errReset})
 		trace.GotConn(httptrace.GotConnInfo{})
-		return responseWith(202, http.NoBody), nil
+		return overHTTP2(responseWith(202, http.NoBody)), nil
 	})}
 	req := request(t, "POST")
 	rewindable(req, "data")
@@ -162,7 +165,7 @@ func TestCloseDuringAnUpload(t *testing.T) {
 				defer func() { <-reading }()
 				return stalled{req.Context()}.Read(p)
 			})
-			return responseWith(200, &body{Reader: read, onClose: func() { reading <- struct{}{} }}), nil
+			return overHTTP2(responseWith(200, &body{Reader: read, onClose: func() { reading <- struct{}{} }})), nil
 		})}
 		req := request(t, "POST")
 		rewindable(req, "data")
@@ -174,6 +177,11 @@ func TestCloseDuringAnUpload(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, resp.Body.Close())
 	})
+}
+
+func overHTTP2(resp *http.Response) *http.Response {
+	resp.ProtoMajor = 2
+	return resp
 }
 
 // An uploader is a RoundTripper that returns before it has closed the body of the request.
