@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
 )
 
@@ -13,14 +15,19 @@ import (
 // again, and so can http.Client after a redirect.
 //
 // If `body` can seek, as an *os.File can, SetBody notes its position, and each attempt sends the
-// bytes from this position on. Close such a body yourself after the request. If a server may send a
-// success over HTTP/2 before it has read the body, do not close the body before it has. Any other
-// body, such as a pipe, is read into memory and closed. `limit` is the largest number of bytes in
-// memory. If the body is longer than `limit`, SetBody returns an error, and req can still be sent
-// once. If `limit` is 0 or less, a body that cannot seek must be empty. If a Read of `body` hangs
-// in an attempt, the RoundTrip of the Transport waits for the Read. The length of a body that can
-// seek is what Seek says. For files that have no size, such as those of /proc, Seek says 0. Pass
-// such a file as io.MultiReader(file).
+// bytes from this position on. Close the body yourself after the request. If a server may send a
+// success over HTTP/2 before it has read the body, do not close the body before it has. An
+// *os.File, bytes.Reader, strings.Reader or io.SectionReader keeps its position, so it can be the
+// body of several requests. Do not use any other body that can seek for a second request, because
+// net/http may still be reading it when the first call has returned. The length of the body is what
+// Seek says. For a file that has no size, such as those of /proc, Seek says 0. Pass such a file as
+// io.MultiReader(file).
+//
+// A body that cannot seek, such as a pipe, is read into memory and closed. `limit` is the largest
+// number of bytes in memory. If the body is longer than `limit`, SetBody returns an error, and req
+// can still be sent once. If `limit` is 0 or less, such a body must be empty.
+//
+// If a Read of `body` hangs in an attempt, the RoundTrip of the Transport waits for the Read.
 //
 // A request that a server got over HTTP/2 always has a Body and no GetBody. Before you forward such
 // a request without a body, set Body to nil, as httputil.ReverseProxy does. There is no body if
@@ -31,7 +38,10 @@ import (
 func SetBody(req *http.Request, body io.Reader, limit int64) error {
 	if seeker, ok := body.(io.ReadSeeker); ok {
 		if size, start, ok := measure(seeker); ok {
-			shared := &sharedSeeker{seeker: seeker, start: start, size: size}
+			if _, err := seeker.Seek(start, io.SeekStart); err != nil {
+				return fmt.Errorf("retryhttp: cannot rewind the request body: %w", err)
+			}
+			shared := &sharedSeeker{seeker: seeker, at: readerAt(seeker), start: start, size: size}
 			return setBody(req, size, shared.open)
 		}
 	}
@@ -53,8 +63,22 @@ func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error
 		getBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
 	}
 	req.GetBody, req.ContentLength = getBody, size
-	if req.Body, err = getBody(); err != nil {
-		return fmt.Errorf("retryhttp: cannot rewind the request body: %w", err)
+	req.Body, err = getBody()
+	return err
+}
+
+// readerAt returns body if its ReadAt reads the same bytes as its Read. Otherwise it returns nil. A
+// type that embeds an *os.File may have a Read of its own, and has the ReadAt of the file.
+func readerAt(body io.Reader) io.ReaderAt {
+	switch body := body.(type) {
+	case *os.File:
+		return body
+	case *bytes.Reader:
+		return body
+	case *strings.Reader:
+		return body
+	case *io.SectionReader:
+		return body
 	}
 	return nil
 }
@@ -102,19 +126,31 @@ func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 type sharedSeeker struct {
 	mu     sync.Mutex
 	seeker io.ReadSeeker
-	start  int64 // the position from which each body is sent
-	size   int64 // the length of each body; bytes that are appended later are not sent
+	at     io.ReaderAt // the seeker, if it can be read without a change of its position; else nil
+	start  int64       // the position from which each body is sent
+	size   int64       // the length of each body; bytes that are appended later are not sent
 }
 
-// The method `open` returns a new body. It seeks, so that a file that is closed fails here and not
-// while a request is sent.
+// The method `open` returns a new body. It calls Seek, so that a file that is closed fails here and
+// not while a request is sent.
 func (s *sharedSeeker) open() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.seeker.Seek(s.start, io.SeekStart); err != nil {
+	if _, err := s.seeker.Seek(0, io.SeekCurrent); err != nil {
 		return nil, err
 	}
 	return &seekerBody{shared: s}, nil
+}
+
+// readAt reads bytes from the position `off`.
+func (s *sharedSeeker) readAt(p []byte, off int64) (int, error) {
+	if s.at != nil {
+		return s.at.ReadAt(p, off)
+	}
+	if _, err := s.seeker.Seek(off, io.SeekStart); err != nil {
+		return 0, err
+	}
+	return s.seeker.Read(p)
 }
 
 // A seekerBody is the body of one attempt.
@@ -136,10 +172,7 @@ func (b *seekerBody) Read(p []byte) (int, error) {
 	default:
 		p = p[:min(int64(len(p)), left)]
 	}
-	if _, err := s.seeker.Seek(s.start+b.read, io.SeekStart); err != nil {
-		return 0, err
-	}
-	n, err := s.seeker.Read(p)
+	n, err := s.readAt(p, s.start+b.read)
 	b.read += int64(n)
 	return n, err
 }

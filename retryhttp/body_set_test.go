@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -141,10 +142,56 @@ func TestBodiesOfAFile(t *testing.T) {
 	_, err = first.Read(make([]byte, 1))
 	assert.Equal(t, io.EOF, err)
 
+	at, err := f.Seek(0, io.SeekCurrent)
+	require.NoError(t, err)
+	assert.Zero(t, at, "the position of the file is where it was")
 	require.NoError(t, f.Close())
 	_, err = req.GetBody()
 	assert.ErrorIs(t, err, os.ErrClosed)
 	assert.EqualError(t, retryhttp.SetBody(req, seeker{strings.NewReader("0123456789"), -1}, 0), "retryhttp: cannot rewind the request body: connection reset by peer")
+}
+
+// A file can be the body of two requests, although net/http may still be reading the body of the
+// first request when the second request is sent. A type that contains a file may have a Read of its
+// own, which must be called.
+func TestBodyOfTwoRequests(t *testing.T) {
+	f, err := os.Open("body_set_test.go")
+	require.NoError(t, err)
+	t.Cleanup(func() { f.Close() })
+	whole, err := os.ReadFile(f.Name())
+	require.NoError(t, err)
+	for name, body := range map[string]io.ReadSeeker{
+		"*os.File": f, "*bytes.Reader": bytes.NewReader(whole), "*strings.Reader": strings.NewReader(string(whole)),
+		"*io.SectionReader": io.NewSectionReader(f, 0, int64(len(whole))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var bodies sync.WaitGroup
+			for range 2 {
+				req := request(t, "PUT")
+				require.NoError(t, retryhttp.SetBody(req, body, 0))
+				bodies.Go(func() {
+					got, err := io.ReadAll(iotest.OneByteReader(req.Body))
+					assert.NoError(t, err)
+					assert.Equal(t, string(whole), string(got))
+				})
+			}
+			bodies.Wait()
+		})
+	}
+	req := request(t, "PUT")
+	require.NoError(t, retryhttp.SetBody(req, upperCase{strings.NewReader("data")}, 0))
+	got, err := io.ReadAll(req.Body)
+	require.NoError(t, err)
+	assert.Equal(t, "DATA", string(got))
+}
+
+// The type upperCase has a Read of its own, and the ReadAt of a strings.Reader.
+type upperCase struct{ *strings.Reader }
+
+func (u upperCase) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	copy(p, bytes.ToUpper(p[:n]))
+	return n, err
 }
 
 // A seeker reports that its end is at the position in the field `end`. If `end` is negative, the

@@ -237,7 +237,8 @@ func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok { // Prepare or GetBody has failed, so Base got no request
 		return retry.Permanent(unsent.error)
 	}
-	req := x.last.req
+	// Check gets a request without the trace, because Check may send another request in its context.
+	req := &x.last.made
 	if _, late := err.(*timeoutError); late {
 		// The context of the attempt is done. Check gets a context that is not done, so that Check does
 		// not mistake the timeout for the end of the caller's context. Like the context of the attempt,

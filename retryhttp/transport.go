@@ -355,9 +355,11 @@ type Transport struct {
 //   - None of Prepare, Check, Advise and Resume is set.
 //
 // The first attempt sends the Body of req, or what GetBody returns if Body is nil. Each later
-// attempt sends what GetBody returns. A request with a Trailer, or with a body and no GetBody, is
-// sent once: see [SetBody]. A request to a host of more than 1,024 bytes is sent once too. No valid
-// name is that long, and http.Transport could spend seconds in each attempt to encode the name.
+// attempt sends what GetBody returns. Two bodies of GetBody must not share the position of a file,
+// because net/http may go on reading the body of an attempt after its answer. A request with a
+// Trailer, or with a body and no GetBody, is sent once: see [SetBody]. A request to a host of more
+// than 1,024 bytes is sent once too. No valid name is that long, and http.Transport could spend
+// seconds in each attempt to encode the name.
 //
 // If the body breaks off while the caller reads it, the request is not retried. Only Resume can
 // fetch the missing bytes then. With a Check that reads the whole body, the attempt fails instead

@@ -43,6 +43,12 @@ func TestUploadThatGoesOn(t *testing.T) {
 		{"400 with an empty body, as over HTTP/2", textResponse(400, ""), nil, 2, nil, 2},
 		{"202 to a GET", responseWith(202, http.NoBody), toGet, 2, nil, size},
 		{"202 from a RoundTripper that does not report to httptrace", responseWith(202, http.NoBody), nil, 2, silent, 2},
+		{"202, and a Check that sends another request in the context of the attempt", responseWith(202, http.NoBody), check(func(req *http.Request, _ *http.Response, _ error) error {
+			if trace := httptrace.ContextClientTrace(req.Context()); trace != nil {
+				trace.WroteRequest(httptrace.WroteRequestInfo{})
+			}
+			return nil
+		}), 2, nil, size},
 		{"202 over HTTP/1", responseWith(202, http.NoBody), nil, 1, nil, 2},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
