@@ -316,9 +316,10 @@ type Transport struct {
 	// its first byte arrives. When the body breaks off again, the attempts are counted from 1
 	// again, so limit the time of a whole download by its context. If Budgets is nil, the first
 	// retry after 1 KiB or more of progress takes nothing from the Budget of the target. Check and
-	// Prepare are also called for the requests for missing bytes, and Check must accept a 206.
-	// Check also gets the error with which the body broke off. The request that Check gets with
-	// this error is the first request for the missing bytes, as it is before Prepare.
+	// Prepare are also called for the requests for missing bytes, and Check must accept a 206. A
+	// redirect of such a request is not followed. Check also gets the error with which the body
+	// broke off. The request that Check gets with this error is the first request for the missing
+	// bytes, as it is before Prepare.
 	//
 	// If Resume does not apply, if the missing bytes cannot be fetched, or if the context of the
 	// request ends, Read returns a [*BrokenError]. Its text says why, for example "no strong ETag".
@@ -332,8 +333,9 @@ type Transport struct {
 // last response, whatever its status, with an unread body. Read the body to its end or close it:
 // this releases the context of the attempt. A server may send a success without a body before it
 // has read the whole body of the request. Over HTTP/2 the upload then goes on, and the context ends
-// after it. But if Base itself sends the request twice, the upload may end at the success. If the
-// last attempt failed, [ErrorOf] says why there was no further attempt.
+// after it. But if Base itself sends the request twice, or does not report to net/http/httptrace,
+// the upload may end at the success. If the last attempt failed, [ErrorOf] says why there was no
+// further attempt.
 //
 // RoundTrip returns an error and no response in four cases:
 //
