@@ -36,12 +36,19 @@ import (
 // Do not pass the body to http.NewRequest as well: pass nil there. http.NewRequest would hide the
 // method Seek of a body that has no method Close.
 func SetBody(req *http.Request, body io.Reader, limit int64) error {
+	if rest := restOf(body); rest != nil {
+		return setBody(req, rest.Size(), func() (io.ReadCloser, error) {
+			if file, ok := body.(*os.File); ok {
+				if _, err := file.Seek(0, io.SeekCurrent); err != nil { // the file is closed
+					return nil, err
+				}
+			}
+			return io.NopCloser(io.NewSectionReader(rest, 0, rest.Size())), nil
+		})
+	}
 	if seeker, ok := body.(io.ReadSeeker); ok {
 		if size, start, ok := measure(seeker); ok {
-			if _, err := seeker.Seek(start, io.SeekStart); err != nil {
-				return fmt.Errorf("retryhttp: cannot rewind the request body: %w", err)
-			}
-			shared := &sharedSeeker{seeker: seeker, at: readerAt(seeker), start: start, size: size}
+			shared := &sharedSeeker{seeker: seeker, start: start, size: size}
 			return setBody(req, size, shared.open)
 		}
 	}
@@ -63,22 +70,34 @@ func setBody(req *http.Request, size int64, getBody func() (io.ReadCloser, error
 		getBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
 	}
 	req.GetBody, req.ContentLength = getBody, size
-	req.Body, err = getBody()
-	return err
+	if req.Body, err = getBody(); err != nil {
+		return fmt.Errorf("retryhttp: cannot rewind the request body: %w", err)
+	}
+	return nil
 }
 
-// readerAt returns body if its ReadAt reads the same bytes as its Read. Otherwise it returns nil. A
-// type that embeds an *os.File may have a Read of its own, and has the ReadAt of the file.
-func readerAt(body io.Reader) io.ReaderAt {
+// restOf returns the bytes from the position of `body` on. It does not change the position, so
+// several goroutines may call restOf with the same body, and may read what it returns. restOf
+// returns nil for a body of any other type. A type that embeds an *os.File may have a Read of its
+// own, so the ReadAt of the file may return other bytes.
+func restOf(body io.Reader) *io.SectionReader {
 	switch body := body.(type) {
 	case *os.File:
-		return body
+		info, err := body.Stat()
+		start, noSeek := body.Seek(0, io.SeekCurrent)
+		if err == nil && noSeek == nil && info.Mode().IsRegular() {
+			return io.NewSectionReader(body, start, max(0, info.Size()-start))
+		}
 	case *bytes.Reader:
-		return body
+		return io.NewSectionReader(body, body.Size()-int64(body.Len()), int64(body.Len()))
 	case *strings.Reader:
-		return body
+		return io.NewSectionReader(body, body.Size()-int64(body.Len()), int64(body.Len()))
 	case *io.SectionReader:
-		return body
+		moved := *body // Seek writes to its receiver, even if it changes nothing
+		start, err := moved.Seek(0, io.SeekCurrent)
+		if err == nil {
+			return io.NewSectionReader(body, start, max(0, body.Size()-start))
+		}
 	}
 	return nil
 }
@@ -126,31 +145,19 @@ func readAll(req *http.Request, body io.Reader, limit int64) ([]byte, error) {
 type sharedSeeker struct {
 	mu     sync.Mutex
 	seeker io.ReadSeeker
-	at     io.ReaderAt // the seeker, if it can be read without a change of its position; else nil
-	start  int64       // the position from which each body is sent
-	size   int64       // the length of each body; bytes that are appended later are not sent
+	start  int64 // the position from which each body is sent
+	size   int64 // the length of each body; bytes that are appended later are not sent
 }
 
-// The method `open` returns a new body. It calls Seek, so that a file that is closed fails here and
-// not while a request is sent.
+// The method `open` returns a new body. It seeks, so that a file that is closed fails here and not
+// while a request is sent.
 func (s *sharedSeeker) open() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, err := s.seeker.Seek(0, io.SeekCurrent); err != nil {
+	if _, err := s.seeker.Seek(s.start, io.SeekStart); err != nil {
 		return nil, err
 	}
 	return &seekerBody{shared: s}, nil
-}
-
-// readAt reads bytes from the position `off`.
-func (s *sharedSeeker) readAt(p []byte, off int64) (int, error) {
-	if s.at != nil {
-		return s.at.ReadAt(p, off)
-	}
-	if _, err := s.seeker.Seek(off, io.SeekStart); err != nil {
-		return 0, err
-	}
-	return s.seeker.Read(p)
 }
 
 // A seekerBody is the body of one attempt.
@@ -172,7 +179,10 @@ func (b *seekerBody) Read(p []byte) (int, error) {
 	default:
 		p = p[:min(int64(len(p)), left)]
 	}
-	n, err := s.readAt(p, s.start+b.read)
+	if _, err := s.seeker.Seek(s.start+b.read, io.SeekStart); err != nil {
+		return 0, err
+	}
+	n, err := s.seeker.Read(p)
 	b.read += int64(n)
 	return n, err
 }

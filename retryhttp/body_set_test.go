@@ -120,41 +120,44 @@ func TestSetBodyThatIsTooLong(t *testing.T) {
 // still read a body after it has returned, and a Prepare may read a body of its own to sign the
 // request. A file stays open after the request, and seeking in it may fail.
 func TestBodiesOfAFile(t *testing.T) {
-	f, err := os.Open("body_set_test.go")
-	require.NoError(t, err)
-	req := request(t, "PUT")
-	require.NoError(t, retryhttp.SetBody(req, f, 0))
-	whole, err := os.ReadFile(f.Name())
-	require.NoError(t, err)
-	first := req.Body
-	beginning := make([]byte, 9)
-	_, err = io.ReadFull(first, beginning)
-	require.NoError(t, err)
-	second, err := req.GetBody()
-	require.NoError(t, err)
-	require.NoError(t, iotest.TestReader(second, whole))
-	rest, err := io.ReadAll(first)
-	require.NoError(t, err)
-	assert.Equal(t, string(whole), string(beginning)+string(rest))
-	require.NoError(t, second.Close())
-	_, err = second.Read(make([]byte, 1))
-	assert.Equal(t, http.ErrBodyReadAfterClose, err)
-	_, err = first.Read(make([]byte, 1))
-	assert.Equal(t, io.EOF, err)
+	for name, wrap := range map[string]func(*os.File) io.Reader{
+		"file": func(f *os.File) io.Reader { return f }, "wrapped file": func(f *os.File) io.Reader { return struct{ *os.File }{f} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, err := os.Open("body_set_test.go")
+			require.NoError(t, err)
+			req := request(t, "PUT")
+			require.NoError(t, retryhttp.SetBody(req, wrap(f), 0))
+			whole, err := os.ReadFile(f.Name())
+			require.NoError(t, err)
+			first := req.Body
+			beginning := make([]byte, 9)
+			_, err = io.ReadFull(first, beginning)
+			require.NoError(t, err)
+			second, err := req.GetBody()
+			require.NoError(t, err)
+			require.NoError(t, iotest.TestReader(second, whole))
+			rest, err := io.ReadAll(first)
+			require.NoError(t, err)
+			assert.Equal(t, string(whole), string(beginning)+string(rest))
+			require.NoError(t, second.Close())
+			_, err = second.Read(make([]byte, 1))
+			assert.Equal(t, name == "wrapped file", err == http.ErrBodyReadAfterClose)
+			_, err = first.Read(make([]byte, 1))
+			assert.Equal(t, io.EOF, err)
 
-	at, err := f.Seek(0, io.SeekCurrent)
-	require.NoError(t, err)
-	assert.Zero(t, at, "the position of the file is where it was")
-	require.NoError(t, f.Close())
-	_, err = req.GetBody()
-	assert.ErrorIs(t, err, os.ErrClosed)
-	assert.EqualError(t, retryhttp.SetBody(req, seeker{strings.NewReader("0123456789"), -1}, 0), "retryhttp: cannot rewind the request body: connection reset by peer")
+			require.NoError(t, f.Close())
+			_, err = req.GetBody()
+			assert.ErrorIs(t, err, os.ErrClosed)
+		})
+	}
+	assert.EqualError(t, retryhttp.SetBody(request(t, "PUT"), seeker{strings.NewReader("0123456789"), -1}, 0), "retryhttp: cannot rewind the request body: connection reset by peer")
 }
 
-// A file can be the body of two requests, although net/http may still be reading the body of the
-// first request when the second request is sent. A type that contains a file may have a Read of its
-// own, which must be called.
-func TestBodyOfTwoRequests(t *testing.T) {
+// A file can be the body of several requests at the same time. Even if they are sent in turn,
+// net/http may still be reading the body of the first request when the second request is sent. A
+// type that contains a file may have a Read of its own, which must be called.
+func TestBodyOfSeveralRequests(t *testing.T) {
 	f, err := os.Open("body_set_test.go")
 	require.NoError(t, err)
 	t.Cleanup(func() { f.Close() })
@@ -162,20 +165,29 @@ func TestBodyOfTwoRequests(t *testing.T) {
 	require.NoError(t, err)
 	for name, body := range map[string]io.ReadSeeker{
 		"*os.File": f, "*bytes.Reader": bytes.NewReader(whole), "*strings.Reader": strings.NewReader(string(whole)),
-		"*io.SectionReader": io.NewSectionReader(f, 0, int64(len(whole))),
+		"*io.SectionReader": io.NewSectionReader(strings.NewReader("."+string(whole)), 1, int64(len(whole))),
 	} {
 		t.Run(name, func(t *testing.T) {
+			start := []byte{0}
+			_, err := io.ReadFull(body, start)
+			require.NoError(t, err)
 			var bodies sync.WaitGroup
-			for range 2 {
-				req := request(t, "PUT")
-				require.NoError(t, retryhttp.SetBody(req, body, 0))
+			for range 4 {
 				bodies.Go(func() {
-					got, err := io.ReadAll(iotest.OneByteReader(req.Body))
+					req := request(t, "PUT")
+					for range 20 {
+						assert.NoError(t, retryhttp.SetBody(req, body, 0))
+						assert.EqualValues(t, len(whole)-1, req.ContentLength)
+					}
+					got, err := io.ReadAll(req.Body)
 					assert.NoError(t, err)
-					assert.Equal(t, string(whole), string(got))
+					assert.Equal(t, string(whole[1:]), string(got))
 				})
 			}
 			bodies.Wait()
+			at, err := body.Seek(0, io.SeekCurrent)
+			require.NoError(t, err)
+			assert.EqualValues(t, 1, at, "the position is where it was")
 		})
 	}
 	req := request(t, "PUT")

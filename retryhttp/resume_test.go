@@ -667,3 +667,21 @@ func TestBeforeOfADownload(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 	assert.ErrorIs(t, e.Before, io.ErrUnexpectedEOF)
 }
+
+// Check gets the error with which a body broke off together with the first request for the missing
+// bytes.
+func TestCheckOfABrokenBody(t *testing.T) {
+	type key struct{}
+	var got []string
+	tr := &retryhttp.Transport{
+		Base: &source{text: "0123456789", cuts: []int{4, -1}}, Policy: retry.Policy{MaxAttempts: 2}, Resume: true,
+		Check: func(req *http.Request, resp *http.Response, err error) error {
+			got = append(got, fmt.Sprint(req.Method, " ", req.URL, " ", req.Header["Range"], " ", req.Context().Value(key{}), " ", err))
+			return retryhttp.Check(req, resp, err)
+		},
+	}
+	req := request(t, "GET")
+	assert.Equal(t, "0123456789", textOf(t, send(t, tr, req.WithContext(context.WithValue(req.Context(), key{}, "v")))))
+	const first, missing = "GET http://example.test/ [] v <nil>", "GET http://example.test/ [bytes=4-] v "
+	assert.Equal(t, []string{first, missing + "unexpected EOF", missing + "<nil>"}, got)
+}
