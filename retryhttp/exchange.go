@@ -374,11 +374,11 @@ func (x *exchange) discard() {
 // success err is nil.
 //
 //   - If the Budget of a target was empty, the Cause says how to set another Budget.
-//   - If the last status is a 4xx, the 4xx may be the effect of an earlier request whose answer was
-//     lost. If the last attempt was not sent or got no answer, its error may hide such a request:
-//     see hidesLoss. In all these cases Before is the error of the earlier request: see lostAnswer.
-//     If there is no such request, `complete` does not change Before. The loop sets Before if the
-//     last error is only a timeout, for example because Check did not return in time.
+//   - If the last attempt was refused, the refusal may be the effect of an earlier request whose
+//     answer was lost. If the last attempt was not sent or got no answer, its error may hide such a
+//     request: see hidesLoss. In all these cases Before is the error of the earlier request: see
+//     lostAnswer. If there is no such request, `complete` does not change Before. The loop sets
+//     Before if the last error is only a timeout, for example because Check did not return in time.
 //
 // OnEvent has already got the event CallFinished, without these details.
 func (x *exchange) complete(err error) error {
@@ -410,8 +410,8 @@ func (x *exchange) hidesLoss() bool {
 		// AttemptTimeout has ended it.
 		_, late := context.Cause(last).(*timeoutError)
 		return late || x.lost == nil || x.lost.before != nil || x.lost.number != last.number-1
-	case last.status != 0:
-		return last.status/100 == 4
+	case last.status != 0: // a refusal may be the effect of the earlier request
+		return last.status/100 == 4 || retry.IsPermanent(last.failure)
 	default: // no answer; an error such as "connection refused" may hide that the request was sent
 		return last.failure != nil && !isSafe(last.req)
 	}

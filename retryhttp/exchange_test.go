@@ -121,6 +121,14 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset", nil, []any{errReset, 412}, "connection reset by peer"},
 		{"503", nil, []any{503, 412}, "503 Service Unavailable"},
 		{"504, and then a reset", nil, []any{504, errReset, 412}, "connection reset by peer"},
+		{"a reset, and then a 507, as of a quota that the first request has used up", nil, []any{errReset, 507}, "connection reset by peer"},
+		{"a reset, and then a success that Check refuses", check(func(req *http.Request, resp *http.Response, err error) error {
+			if resp != nil {
+				return retry.Permanent(errors.New("name_taken"))
+			}
+			return retryhttp.Check(req, resp, err)
+		}), []any{errReset, 200}, "connection reset by peer"},
+		{"a reset, and then a 503 in each attempt", nil, []any{errReset, 503}, ""},
 		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},
 		{"408 of a server that timed out its handler", nil, []any{408, 412}, "408 Request Timeout"},
 		{"two answers", nil, []any{503, 504, 412}, "503 Service Unavailable"},

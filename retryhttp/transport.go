@@ -135,10 +135,11 @@ import (
 // of an earlier attempt if two conditions hold:
 //   - The server may have processed the earlier attempt. Such an attempt got no answer, a 408, a
 //     5xx, or an answer below 400 that Check rejected, for example because the body broke off.
-//   - The last attempt got a 4xx, got no answer, or was not sent. A GET, HEAD, OPTIONS or TRACE
-//     that got no answer does not count, because these methods change no state. The error of an
-//     attempt that was not sent contains the error of the previous attempt, so Before does not
-//     repeat the previous error.
+//   - The last attempt was refused, got no answer, or was not sent. A refusal is a 4xx, or another
+//     answer whose error is permanent, such as a 507. A GET, HEAD, OPTIONS or TRACE that got no
+//     answer does not count, because these methods change no state. The error of an attempt that
+//     was not sent contains the error of the previous attempt, so Before does not repeat the
+//     previous error.
 //
 // If several attempts of a call fulfil the first condition, the earlier attempt is the first of
 // them without a status from 400 on, or else the first of them. If this attempt and the last
@@ -152,17 +153,17 @@ import (
 // work. Fiber and tower-http are examples.
 //
 // net/http itself repeats a request with an Idempotency-Key if an idle connection breaks. If this
-// repeat gets a 4xx or no answer, the field Before says that net/http has repeated the request.
-// http.Client follows a redirect with a new call of RoundTrip. If the new request has the same
-// method, Before of the new call also names an answer that was lost before the redirect.
+// repeat is refused or gets no answer, the field Before says that net/http has repeated the
+// request. http.Client follows a redirect with a new call of RoundTrip. If the new request has the
+// same method, Before of the new call also names an answer that was lost before the redirect.
 //
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There are
 // three exceptions:
 //   - A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this
 //     package, may have sent the request twice, and the Transport cannot know it.
 //   - A Transport below may have made several attempts, and its Check may have accepted the 4xx.
-//   - net/http may have repeated a GET or HEAD, or a Hedge may have sent it twice. Before ignores
-//     that, because a GET or HEAD changes no state.
+//   - net/http may have repeated a GET or HEAD that has neither a body nor an Idempotency-Key, or a
+//     Hedge may have sent it twice. Before ignores that, because a GET or HEAD changes no state.
 //
 // If Check accepts the 4xx, there is no *retry.Error, and so no Before. If a Transport below has
 // made several attempts and got no answer, Before is the error of that Transport. This error
