@@ -141,10 +141,18 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 			return refused
 		}
 	}
-	if x.policy.Enter != nil {
-		return x.policy.Enter(ctx, e)
+	if x.policy.Enter == nil {
+		return nil
 	}
-	return nil
+	began := time.Now()
+	err := x.policy.Enter(ctx, e)
+	if err == nil && x.gate != nil {
+		// A pause may have begun while Enter waited. If the limits do not allow such a long wait, the
+		// attempt is made at once, because Enter may have taken something that the end of the attempt
+		// gives back.
+		_ = x.gate.hold(e.Elapsed + time.Since(began))
+	}
+	return err
 }
 
 // The method `attempt` makes one attempt. It returns the error of the attempt, or nil if the

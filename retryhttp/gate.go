@@ -37,6 +37,9 @@ import (
 // attempt in an event. If MaxRetryAfter, MaxElapsed or the deadline of the request's context does
 // not allow such a long wait, the call fails at once, and the attempt is not made. The random part
 // of the wait is shortened if it would exceed MaxElapsed or the deadline.
+//
+// An attempt is held back before the Policy's Enter is called. If another pause begins while Enter
+// waits, the attempt is held back again, unless the limits do not allow such a long wait.
 type Gate struct {
 	// Key returns the key of a request. Requests with the same key wait together. A request with the
 	// key "" is never held back, and its answer never closes the gate. Key is called once for each

@@ -387,6 +387,41 @@ func TestEnterOfThePolicy(t *testing.T) {
 	}
 }
 
+// A pause also holds back an attempt that is waiting in Enter when the pause begins.
+func TestGateAfterEnter(t *testing.T) {
+	for name, tt := range map[string]struct {
+		most   time.Duration // MaxElapsed
+		atOnce bool
+	}{
+		"held back": {0, false}, "the wait is too long": {9 * time.Second, true},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			g, start := new(retryhttp.Gate), time.Now()
+			var calls sync.WaitGroup
+			calls.Go(func() {
+				time.Sleep(time.Second)
+				send(t, &retryhttp.Transport{Gate: g, Base: script(asksToWait(429, 10))})
+			})
+			send(t, &retryhttp.Transport{
+				Gate: g,
+				Base: roundTrip(func(*http.Request) (*http.Response, error) {
+					if took := time.Since(start); tt.atOnce {
+						assert.Equal(t, 3*time.Second, took)
+					} else {
+						assertHeld(t, 10*time.Second, took-time.Second)
+					}
+					return response(200), nil
+				}),
+				Policy: retry.Policy{MaxElapsed: tt.most, Enter: func(context.Context, retry.Event) error {
+					time.Sleep(3 * time.Second)
+					return nil
+				}},
+			})
+			calls.Wait()
+		})
+	}
+}
+
 // The error of a request that a Gate holds back has at most the first KiB of the host.
 func TestAGateNamesALongHostShortly(t *testing.T) {
 	g := &retryhttp.Gate{Key: func(*http.Request) string { return "all" }}

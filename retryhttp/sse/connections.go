@@ -279,7 +279,7 @@ func (c *connections) pause(broke error) error {
 	if p.EffectiveMax() != 1 {
 		p.MaxAttempts, p.MaxRetries, p.AttemptCap = 2, 0, 0
 	}
-	p.HealthyAfter, p.Budget = 0, nil
+	p.HealthyAfter, p.Budget, p.Enter = 0, nil, nil // no request is sent here
 	broke = c.judge(c.first, nil, broke)
 	return retry.Do(c.first.Context(), p, func(context.Context) error {
 		defer func() { broke = nil }()

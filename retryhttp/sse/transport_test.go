@@ -328,6 +328,18 @@ func TestOnEvent(t *testing.T) {
 	})
 }
 
+// Enter is called once for each request, and not for the wait before a reconnection.
+func TestEnter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		entered, p := 0, patient
+		p.Enter = func(context.Context, retry.Event) error { entered++; return nil }
+		server := &script{answers: []answer{reset(event(1, "a")), reset(""), stream(event(2, "b")), done}}
+		_, err := collect((&sse.Stream{Client: over(server), Policy: p}).Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, 4, entered)
+	})
+}
+
 // All requests have the header of the first request, and also the headers that a browser sends.
 func TestHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
