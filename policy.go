@@ -119,7 +119,8 @@ type Policy struct {
 	// AttemptStarted that OnEvent will get next. Enter may hold the attempt back, for example to
 	// limit concurrency. MaxElapsed counts the time in Enter. AttemptTimeout, HealthyAfter, Took
 	// and Waited do not count it. If Enter took a millisecond or more, MaxElapsed and the context
-	// are checked again.
+	// are checked again. If one of them then ends the call, OnEvent gets CallFinished without an
+	// AttemptStarted, so give back in CallFinished what Enter has taken for this attempt.
 	//
 	// If Enter returns an error, the call stops without this attempt. If the error is an [*Error], the
 	// call takes the Reason, Cause, Err and Delay of that Error. For any other error, the Reason is

@@ -313,14 +313,14 @@ type Transport struct {
 	//
 	// Each time the body breaks off, the missing bytes are fetched in a new call under the Policy,
 	// in the goroutine that reads the body. Attempt 1 of this call is the attempt whose body broke
-	// off, so the Enter of the Policy is not called for attempt 1. A later attempt succeeds when
-	// its first byte arrives. When the body breaks off again, the attempts are counted from 1
-	// again, so limit the time of a whole download by its context. If Budgets is nil, the first
-	// retry after 1 KiB or more of progress takes nothing from the Budget of the target. Check and
-	// Prepare are also called for the requests for missing bytes, and Check must accept a 206. A
-	// redirect of such a request is not followed. Check also gets the error with which the body
-	// broke off. The request that Check gets with this error is the first request for the missing
-	// bytes, as it is before Prepare.
+	// off, so the Enter of the Policy is not called for attempt 1, although OnEvent gets its
+	// events. A later attempt succeeds when its first byte arrives. When the body breaks off again,
+	// the attempts are counted from 1 again, so limit the time of a whole download by its context.
+	// If Budgets is nil, the first retry after 1 KiB or more of progress takes nothing from the
+	// Budget of the target. Check and Prepare are also called for the requests for missing bytes,
+	// and Check must accept a 206. A redirect of such a request is not followed. Check also gets
+	// the error with which the body broke off. The request that Check gets with this error is the
+	// first request for the missing bytes, as it is before Prepare.
 	//
 	// If Resume does not apply, if the missing bytes cannot be fetched, or if the context of the
 	// request ends, Read returns a [*BrokenError]. Its text says why, for example "no strong ETag".

@@ -82,7 +82,7 @@ func TestRecipeAnthropic(t *testing.T) {
 	policy := retry.Default()
 	policy.AttemptTimeout = time.Minute // until the first piece of a stream, or the end of a JSON body
 	transport := retryhttp.LLM(policy)
-	transport.StallTimeout = 30 * time.Second // a stream that falls silent in the middle ends with an error
+	transport.StallTimeout = time.Minute // longer than the longest silence of the model, also before its answer
 	client := anthropic.NewClient(
 		option.WithMaxRetries(0), // transport retries
 		option.WithHTTPClient(&http.Client{Transport: transport}),

@@ -85,12 +85,17 @@ func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 		}
 	case *ast.CallExpr:
 		for i, arg := range n.Args {
-			read(arg, u.param(n, i))
+			if u.callee(n) != retryhttpPath+".SetBody" || !slices.Contains(setBodyKeeps, typeName(u.info.TypeOf(arg))) {
+				read(arg, u.param(n, i))
+			}
 		}
 		found = append(found, u.received(n)...)
 	}
 	return found
 }
+
+// setBodyKeeps lists the readers whose position retryhttp.SetBody does not change.
+var setBodyKeeps = []string{"os.File", "bytes.Reader", "strings.Reader", "io.SectionReader"}
 
 // readToEnd lists the methods that may read a reader to the end.
 var readToEnd = []string{

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/retryhttp"
 )
 
 // A reader that is rewound or filled can be read again.
@@ -161,6 +162,21 @@ func output(ctx context.Context, p retry.Policy, use func(io.Reader) error) erro
 			return errors.Join(err, use(&errs))
 		}
 		return use(&out)
+	})
+}
+
+// SetBody does not change the position of a file.
+func uploadsFile(ctx context.Context, p retry.Policy, file *os.File) error {
+	return retry.Do(ctx, p, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, "PUT", "https://example.com", nil)
+		if err != nil {
+			return retry.Permanent(err)
+		}
+		if err := retryhttp.SetBody(req, file, 0); err != nil {
+			return retry.Permanent(err)
+		}
+		_, err = retryhttp.Result(http.DefaultClient.Do(req))
+		return err
 	})
 }
 
