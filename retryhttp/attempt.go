@@ -17,8 +17,8 @@ import (
 // An attempt is one request to Base, and also the context of that request. If the response has a
 // body, the context ends when the body has been read to its end or closed. Otherwise the context
 // ends after Check has returned. After a success, the context does not end before the upload: see
-// upload.go. Every attempt needs some structs, such as a copy of the request. They are fields
-// of the type `attempt`, so one allocation is enough for an attempt and these structs.
+// upload.go. Every attempt needs some structs, such as a copy of the request. They are fields of
+// the type `attempt`, so one allocation is enough for an attempt and these structs.
 type attempt struct {
 	context.Context // a child of the context of the caller's request
 	cancel          context.CancelCauseFunc
@@ -120,8 +120,8 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		return nil, unsentError{err}
 	}
 	// The trace is added after Prepare, because Prepare may send other requests in the attempt's
-	// context. A GET is not traced unless it has a key or a body, because a trace costs time. A request
-	// that a Hedge may send twice is not traced, because its trace would mix two requests.
+	// context. A GET is not traced unless it has a key or a body, because a trace costs time. A
+	// request that a Hedge may send twice is not traced, because its trace would mix two requests.
 	base := a.x.t.base()
 	body := hasBody(a.req)
 	if a.x.needsProof || !isSafe(a.req) || body || hasKey(a.req) && !hedgeable(a.req) {

@@ -120,8 +120,9 @@ func FirstEvent(
 const firstEventBytes = 64 << 10
 
 // hasText reports whether a response has a body that ends. The body of a 101 Switching Protocols,
-// or of a success of CONNECT, is the connection itself. A 204 and a 304 have no body (RFC 9110 section 6.4.1), but they may have a
-// Content-Length. In this case net/http gives them over HTTP/2 a body that breaks off.
+// or of a success of CONNECT, is the connection itself. A 204 and a 304 have no body (RFC 9110
+// section 6.4.1), but they may have a Content-Length. In this case net/http gives them over HTTP/2
+// a body that breaks off.
 func hasText(resp *http.Response) bool {
 	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
 		return false

@@ -78,7 +78,8 @@ func TestWholeBody(t *testing.T) {
 // A 304 may have the Content-Length of the body that it does not have. Over HTTP/2, net/http then
 // returns a body that breaks off.
 func TestNoBodyBreaksOff(t *testing.T) {
-	contentLength := []byte{0x0f, 28 - 15, 1, '9'}
+	header := append([]byte{0x0f, 31 - 15, 16}, "application/json"...) // Content-Type
+	header = append(header, 0x0f, 28-15, 1, '9')                       // Content-Length
 	for _, tt := range []struct {
 		name   string
 		status byte // a field ":status" of the static table of HPACK
@@ -93,7 +94,7 @@ func TestNoBodyBreaksOff(t *testing.T) {
 			sent := 0
 			tr := &retryhttp.Transport{Check: tt.check, Policy: retry.Policy{MaxAttempts: 3}, Base: http2Server(t, func(c h2conn, stream uint32) {
 				sent++
-				c.frame(0x1, 0x5, stream, append([]byte{tt.status}, contentLength...))
+				c.frame(0x1, 0x5, stream, append([]byte{tt.status}, header...))
 			})}
 			require.NoError(t, send(t, tr).Body.Close())
 			assert.Equal(t, 1, sent)

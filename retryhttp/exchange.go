@@ -102,8 +102,9 @@ func (x *exchange) loopPolicy() retry.Policy {
 	return p
 }
 
-// hasBody reports whether req has a body, in Body or from GetBody. A caller may set only GetBody, so
-// that no body is left open if the request is never sent. net/http alone would ignore GetBody then.
+// hasBody reports whether req has a body, in Body or from GetBody. A caller may set only GetBody,
+// so that no body is left open if the request is never sent. net/http alone would ignore GetBody
+// then.
 func hasBody(req *http.Request) bool {
 	return req.Body != http.NoBody && (req.Body != nil || req.GetBody != nil)
 }

@@ -11,16 +11,16 @@ import (
 //   - The method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE (RFC 9110 section 9.2.2).
 //   - The method is a read-only method of another standard: PROPFIND (RFC 4918), REPORT (RFC 3253),
 //     SEARCH (RFC 5323) or QUERY (draft-ietf-httpbis-safe-method-w-body).
-//   - The request has a header Idempotency-Key or X-Idempotency-Key. An empty key does not count. As
-//     in net/http, req.Header["Idempotency-Key"] = nil makes a request idempotent without sending
-//     the header.
+//   - The request has a header Idempotency-Key or X-Idempotency-Key. An empty key does not count.
+//     As in net/http, req.Header["Idempotency-Key"] = nil makes a request idempotent without
+//     sending the header.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodPut, http.MethodDelete, "PROPFIND", "REPORT", "SEARCH", "QUERY":
 		return true
 	}
-	values := len(req.Header["Idempotency-Key"]) + len(req.Header["X-Idempotency-Key"])
-	return isSafe(req) || keyed(req) || hasKey(req) && values == 0
+	return isSafe(req) || keyed(req) || hasKey(req) &&
+		len(req.Header["Idempotency-Key"])+len(req.Header["X-Idempotency-Key"]) == 0
 }
 
 // isSafe reports whether the method of req is one of those that net/http takes for safe. A request

@@ -311,7 +311,8 @@ func (d *download) isEnd(resp *http.Response) bool {
 func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	if d.isWhole(resp) {
 		got.end, got.total = -1, max(d.total, resp.ContentLength)
-		return got, got.read(resp.Body, p)
+		err = got.read(resp.Body, p)
+		return got, err
 	}
 	ranges := resp.Header["Content-Range"]
 	isPart := resp.StatusCode == http.StatusPartialContent
@@ -331,7 +332,8 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
 		return part{}, err
 	}
-	return got, got.read(resp.Body, p)
+	err = got.read(resp.Body, p)
+	return got, err
 }
 
 // isWhole reports whether a response has the whole body. This helps if the body broke off before

@@ -340,8 +340,8 @@ type Transport struct {
 //
 // RoundTrip returns an error and no response in four cases:
 //
-//   - The last attempt got no response, or AttemptTimeout passed while Check was reading the body of
-//     the response.
+//   - The last attempt got no response, or AttemptTimeout passed while Check was reading the body
+//     of the response.
 //   - The last attempt failed, and the request's context is done.
 //   - The call stopped during a wait, or the Enter of the policy or the Gate refused an attempt.
 //   - An attempt failed under an invalid policy.

@@ -63,11 +63,12 @@ type Stream struct {
 	// the headers of the response have arrived.
 	Policy retry.Policy
 
-	// Resume returns the request for the events after the event `last`. The ID of `last` is the newest
-	// ID of the stream. The Name and the Data of `last` come from the last event of the stream. If
-	// Resume is nil, a GET is sent again with a Last-Event-ID, and a stream of any other method ends
-	// when its connection is lost. If Resume is nil, a request with a body needs a GetBody. The request
-	// is sent with ctx, which is the context of the first request, and not with its own context.
+	// Resume returns the request for the events after the event `last`. The ID of `last` is the
+	// newest ID of the stream. The Name and the Data of `last` come from the last event of the
+	// stream. If Resume is nil, a GET is sent again with a Last-Event-ID, and a stream of any other
+	// method ends when its connection is lost. If Resume is nil, a request with a body needs a
+	// GetBody. The request is sent with ctx, which is the context of the first request, and not
+	// with its own context.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
 	// Last reports whether an event is the last event of the stream. If a connection ends before Last

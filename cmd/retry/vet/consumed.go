@@ -85,7 +85,9 @@ func (u *uses) candidates(c inspector.Cursor) (found []consumption) {
 		}
 	case *ast.CallExpr:
 		for i, arg := range n.Args {
-			if u.callee(n) != retryhttpPath+".SetBody" || !slices.Contains(setBodyKeeps, typeName(u.info.TypeOf(arg))) {
+			keeps := u.callee(n) == retryhttpPath+".SetBody" &&
+				slices.Contains(setBodyKeeps, typeName(u.info.TypeOf(arg)))
+			if !keeps {
 				read(arg, u.param(n, i))
 			}
 		}
