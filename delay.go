@@ -92,14 +92,16 @@ func (d *Decision) draw(
 	elapsed = max(0, elapsed)
 	if d.RetryAfter > saidZero && d.Lo == d.RetryAfter { // the window starts at the Retry-After
 		// If the call has time for the Retry-After itself, the jitter that is added to it must not
-		// make the delay too long for the call. So the window ends at MaxElapsed if MaxElapsed comes
-		// earlier. The window also takes at most half of the time between the Retry-After and the
-		// deadline, because the attempt needs time too.
-		if within := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= within {
-			d.Hi = min(d.Hi, within)
+		// make the delay too long for the call. So the window takes at most half of the time between
+		// the Retry-After and MaxElapsed, or the deadline if this comes earlier. A window up to
+		// MaxElapsed would be too long: a wait may end late, and the call would then fail after it has
+		// waited.
+		left := untilDeadline
+		if p.MaxElapsed > 0 {
+			left = min(left, p.MaxElapsed-elapsed)
 		}
-		if untilDeadline < saturate.Max && d.Lo < untilDeadline {
-			d.Hi = min(d.Hi, d.Lo+(untilDeadline-d.Lo)/2)
+		if left < saturate.Max && d.Lo <= left {
+			d.Hi = min(d.Hi, d.Lo+(left-d.Lo)/2)
 		}
 	}
 	if d.Lo < d.Hi {

@@ -348,9 +348,15 @@ func TestJitterAboveARetryAfterIsCut(t *testing.T) {
 		MaxAttempts: 9, Backoff: retry.Fixed(10 * second), Jitter: retry.Proportional(0.5),
 		MaxDelay: 25 * second, MaxRetryAfter: 90 * second, MaxElapsed: 100 * second,
 	}
-	t.Run("the window ends at MaxElapsed, to the nanosecond", func(t *testing.T) {
-		for asked, want := range map[time.Duration]time.Duration{20*second - 1: 20 * second, 20 * second: 20 * second, 20*second + 1: 40*second + 1} {
-			assert.Equal(t, want, base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: 80 * second, Seed: 7}).Hi, asked)
+	t.Run("the window takes at most half of the time between the Retry-After and MaxElapsed", func(t *testing.T) {
+		for left, want := range map[time.Duration]time.Duration{
+			80 * second: 40 * second, 60 * second: 40 * second, 60*second - 2: 40*second - 1, 21 * second: 20500 * time.Millisecond,
+			20*second + 2: 20*second + 1, 20*second + 1: 20 * second, 20 * second: 20 * second,
+			20*second - 1: 40 * second, // there is no time for the Retry-After itself
+		} {
+			d := base.Next(retry.Attempt{Number: 1, Err: retry.After(20*second, errBoom), Elapsed: base.MaxElapsed - left, Seed: 7})
+			assert.Equal(t, want, d.Hi, "%v left", left)
+			assert.Equal(t, left >= 20*second, d.Reason == retry.ReasonRetry, "%v left", left)
 		}
 	})
 	bubble(t, "the window takes at most half of the time between the Retry-After and the deadline", func(t *testing.T) {
@@ -368,6 +374,18 @@ func TestJitterAboveARetryAfterIsCut(t *testing.T) {
 				continue
 			}
 			assert.Equal(t, want, told.of(retry.RetryScheduled)[0].Hi, "%v left", left)
+		}
+	})
+	bubble(t, "the wait may end late by half of the time that is left", func(t *testing.T) {
+		p := retry.Policy{MaxAttempts: 2, Jitter: retry.FullJitter, MaxElapsed: 22 * second}
+		p.Wait = func(_ context.Context, d time.Duration) (time.Duration, error) {
+			time.Sleep(d + second)
+			return 0, nil
+		}
+		for range 100 {
+			runs := 0
+			_ = retry.Do(t.Context(), p, func(context.Context) error { runs++; return retry.After(20*second, errBoom) })
+			require.Equal(t, 2, runs)
 		}
 	})
 	bubble(t, "under Once, the deadline does not shorten the window", func(t *testing.T) {
@@ -415,7 +433,7 @@ func TestRetryAfterModes(t *testing.T) {
 		})
 	}
 	t.Run("spread: for a Retry-After of 1ns, the window is not cut at MaxElapsed", func(t *testing.T) {
-		for asked, want := range map[time.Duration]time.Duration{1: 10 * time.Second, 2: time.Second, 10*time.Millisecond - 1: time.Second, 10 * time.Millisecond: time.Second} {
+		for asked, want := range map[time.Duration]time.Duration{1: 10 * time.Second, 2: time.Second/2 + 1, 10*time.Millisecond - 1: 505*time.Millisecond - 1, 10 * time.Millisecond: 505 * time.Millisecond} {
 			d := base.Next(retry.Attempt{Number: 1, Err: retry.After(asked, errBoom), Elapsed: time.Hour - time.Second, Seed: seed})
 			assert.Equal(t, want, d.Hi, asked)
 		}

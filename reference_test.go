@@ -128,10 +128,11 @@ func slowDecide(p retry.Policy, c *retry.Class, number, of int, asked time.Durat
 	}
 	d.Lo, d.Hi = slowWindow(q, nth, limit, asked)
 	if asked > 1 && d.Lo == asked {
-		if rest := p.MaxElapsed - elapsed; p.MaxElapsed > 0 && d.Lo <= rest {
-			d.Hi = min(d.Hi, rest)
+		left := left
+		if p.MaxElapsed > 0 && p.MaxElapsed-elapsed < left {
+			left = p.MaxElapsed - elapsed
 		}
-		if d.Lo < left {
+		if d.Lo <= left {
 			d.Hi = min(d.Hi, d.Lo+(left-d.Lo)/2)
 		}
 	}

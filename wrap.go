@@ -60,10 +60,10 @@ func (e *permanentError) Unwrap() error { return e.err }
 // of 1m, FullJitter gives delays of up to 2m, and Proportional(0.2) of up to 1m24s.
 //
 // If a call has time for d itself, the jitter that is added to d never makes the delay too long
-// for the call. If MaxElapsed comes before the end of the window, the window ends at MaxElapsed.
-// The window also takes at most half of the time between d and the context's deadline, because
-// the attempt needs time too. For a Retry-After of zero, retryhttp passes a d of 1ns. Then the
-// delay is drawn as if there were no Retry-After.
+// for the call. The window takes at most half of the time between d and MaxElapsed, or the
+// context's deadline if it comes earlier, because a wait may end late, and the attempt needs time
+// too. For a Retry-After of zero, retryhttp passes a d of 1ns. Then the delay is drawn as if there
+// were no Retry-After.
 //
 // Policy.RetryAfter can change these rules: see [RetryAfterMode].
 func After(d time.Duration, err error) error {

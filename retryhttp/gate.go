@@ -36,7 +36,7 @@ import (
 // takes nothing from a Budget, does not call the Policy's Wait, and does not count as time of the
 // attempt in an event. If MaxRetryAfter, MaxElapsed or the deadline of the request's context does
 // not allow such a long wait, the call fails at once, and the attempt is not made. The random part
-// of the wait is shortened if it would exceed MaxElapsed or the deadline.
+// of the wait takes at most half of the time between the pause and MaxElapsed or the deadline.
 //
 // An attempt is held back before the Policy's Enter is called. If another pause begins while Enter
 // waits, the attempt is held back again, unless the limits do not allow such a long wait.
@@ -149,7 +149,7 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 			}
 		}
 		if policy.MaxElapsed > 0 {
-			spread = min(spread, policy.MaxElapsed-a.Elapsed-left)
+			spread = min(spread, (policy.MaxElapsed-a.Elapsed-left)/2) // see gate.Within
 		}
 		spread, ok := gate.Within(ctx, left, spread)
 		if !ok {

@@ -153,7 +153,7 @@ func TestGateSpread(t *testing.T) {
 		spread time.Duration
 	}{
 		{"a quarter of the wait", time.Hour, retry.Policy{}, 2500 * ms},
-		{"MaxElapsed", time.Hour, retry.Policy{MaxElapsed: 11 * second}, second},
+		{"half of the time until MaxElapsed", time.Hour, retry.Policy{MaxElapsed: 12 * second}, second},
 		{"half of the time until the deadline", 12 * second, retry.Policy{}, second},
 		{"MaxRetryAfter, which the random part may exceed", time.Hour, retry.Policy{MaxRetryAfter: 10 * second}, 2500 * ms},
 	} {

@@ -78,9 +78,9 @@ func (g *Pauses) Hold(
 
 // Within returns how much of the time `spread` fits between the end of a pause and the deadline
 // of ctx. During `spread`, after the end of the pause, the callers start one by one. The result
-// is at most half of the time between the end of the pause and the deadline, because the attempt
-// needs time too. The parameter `left` is the time until the end of the pause. The second result
-// is false if the deadline comes before the end of the pause.
+// is at most half of the time between the end of the pause and the deadline, because the wait
+// may end late, and the attempt needs time too. The parameter `left` is the time until the end of
+// the pause. The second result is false if the deadline comes before the end of the pause.
 func Within(ctx context.Context, left, spread time.Duration) (time.Duration, bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
