@@ -30,7 +30,7 @@ type summary struct {
 	Reasons     []*group    `json:"reasons"`
 	Sources     []*group    `json:"sources"`
 	Errors      []errorLine `json:"errors"`
-	Histogram   []*bar      `json:"strip"`
+	Histogram   []*bar      `json:"histogram"`
 	Reversed    string      `json:"newest_line_first,omitempty"` // the file with its newest line first
 	logs.Files              // the files of the log, with counts of their lines
 	*comparison             // nil without -policy
