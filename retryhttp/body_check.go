@@ -74,7 +74,7 @@ func readBeginning(resp *http.Response, limit int64) *readBody {
 //
 // If the stream ends or breaks off before `judge` has accepted an event, the attempt has failed. If
 // the method is HEAD, or the status is 204, 205 or 3xx, there is no stream, and the response is
-// accepted without an event. If `judge` has not decided after the first 64 KiB of the stream, the
+// accepted without an event. If `judge` has not decided after the first 1 MiB of the stream, the
 // stream is accepted. The caller reads the whole stream, including the events that `judge` got.
 //
 // The caller gets the response after the stream is accepted. Until then AttemptTimeout limits the
@@ -117,7 +117,9 @@ func FirstEvent(
 	}
 }
 
-const firstEventBytes = 64 << 10
+// firstEventBytes is enough for two events of the Responses API of OpenAI that both repeat the
+// instructions and the tools of a long request, before the first piece of the answer.
+const firstEventBytes = 1 << 20
 
 // hasText reports whether a response has a body that ends. The body of a 101 Switching Protocols,
 // or of a success of CONNECT, is the connection itself. A 204 and a 304 have no body (RFC 9110
@@ -195,9 +197,9 @@ func (r recorder) Read(p []byte) (n int, err error) {
 	return n, r.err
 }
 
-// The Read of a recorder returns errEnough after the first 64 KiB of a stream. FirstEvent reads so
+// The Read of a recorder returns errEnough after the first 1 MiB of a stream. FirstEvent reads so
 // far only if its parameter `judge` has accepted no event, and then accepts the stream.
-var errEnough = errors.New("retryhttp: no event was accepted in the first 64 KiB")
+var errEnough = errors.New("retryhttp: no event was accepted in the first 1 MiB")
 
 // emptyReads is how many calls of Read may return neither a byte nor an error. Package bufio has
 // the same limit.

@@ -152,9 +152,9 @@ func TestFirstEvent(t *testing.T) {
 		{"it ends at once", "", nil, "retryhttp: the stream ended before an event was accepted: unexpected EOF"},
 		{"it ends in an event", "data: a\n", nil, "retryhttp: the stream ended before an event was accepted: unexpected EOF"},
 		{"it ends after more", "event: more\ndata: 1\n\n", []string{"more:1"}, "retryhttp: the stream ended before an event was accepted: unexpected EOF"},
-		{"an error that ends at 64 KiB", filler(64<<10-len(bad)) + bad, []string{"error:bad"}, "judged: bad"},
-		{"an error that ends later", filler(64<<10-len(bad)+1) + bad, nil, ""},
-		{"a first event of 70 KiB", "data: " + strings.Repeat("x", 70<<10) + "\n\n", nil, ""},
+		{"an error that ends at 1 MiB", filler(1<<20-len(bad)) + bad, []string{"error:bad"}, "judged: bad"},
+		{"an error that ends later", filler(1<<20-len(bad)+1) + bad, nil, ""},
+		{"a first event of more than 1 MiB", "data: " + strings.Repeat("x", 1<<20) + "\n\n", nil, ""},
 	} {
 		for piece, read := range map[string]func(io.Reader) io.Reader{
 			"whole":        func(r io.Reader) io.Reader { return r },

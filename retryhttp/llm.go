@@ -32,18 +32,19 @@ import (
 // The Transport also reads the headers of the vendors, as VendorAdvice does. If the answer to an
 // attempt is lost or late, the server may execute and bill both this attempt and the next one.
 //
-// If the status is 400 or above, the Transport reads up to 64 KiB of the body, for at most a
-// second. It looks for JSON at the beginning of the body, whatever the Content-Type is, as the
-// vendors' SDKs do. It reads a stream up to the first error event or the first piece of the answer.
-// It cannot read a compressed body, except a gzip body that net/http decompresses. If the body says
-// that the account cannot pay, for example by insufficient_quota, the error is permanent, whatever
-// the status is, and its text says that the account cannot pay. A google.rpc.RetryInfo in the body
-// counts like a Retry-After: a 403 or 413 is retried (see [AdviceOf]), and the longer of the two
-// waits applies. If the body takes longer than a second, the attempt is canceled, and the caller
-// can read only the bytes that have arrived. The limit of a second needs a Base whose bodies end
-// with the context of the request, such as [http.Transport]. If AttemptTimeout passes while the
-// body is read, the attempt fails with a timeout. The status and the Retry-After of the response
-// are then ignored.
+// If the status is 400 or above, the Transport reads up to 64 KiB of the body, or up to 1 MiB of a
+// stream, for at most a second. It looks for JSON at the beginning of the body, whatever the
+// Content-Type is, as the vendors' SDKs do. It reads a stream up to the first error event or the
+// first piece of the answer. It cannot read a compressed body, except a gzip body that net/http
+// decompresses. If the body says that the account cannot pay, for example by insufficient_quota,
+// the error is permanent, whatever the status is, and its text says that the account cannot pay.
+// The error is also permanent if the request is larger than OpenAI's limit of a minute, or if
+// OpenRouter's limit of a day is reached. A google.rpc.RetryInfo in the body counts like a
+// Retry-After: a 403 or 413 is retried (see [AdviceOf]), and the longer of the two waits applies.
+// If the body takes longer than a second, the attempt is canceled, and the caller can read only the
+// bytes that have arrived. The limit of a second needs a Base whose bodies end with the context of
+// the request, such as [http.Transport]. If AttemptTimeout passes while the body is read, the
+// attempt fails with a timeout. The status and the Retry-After of the response are then ignored.
 //
 // Over HTTP/2, a Read of net/http may go on after its context has ended. The call then waits for
 // the Read, longer than a second and longer than AttemptTimeout. This happens in two cases: the
@@ -52,13 +53,14 @@ import (
 // body in memory.
 //
 // In a stream with a status below 400, an error event before the first piece of the answer becomes
-// a [*StreamError]. The error is permanent if the request is invalid, not allowed or not paid for.
-// LLM knows the codes that Anthropic, OpenAI, Gemini and some other vendors documented in November
-// 2026. An error with any other code is retried, unless the code is the number of a status that is
-// not retried, such as 400. In a stream with a status of 400 or above, LLM reads an error event as
-// it reads the JSON body of an error. An error event after the first piece of the answer reaches
-// the caller unchanged. A JSON body with a status below 400 also reaches the caller unchanged, even
-// if it contains only an error, as some bodies of OpenRouter do.
+// a [*StreamError]. The error is permanent if the request is invalid, not allowed or not paid for,
+// or above one of the limits that are named above. LLM knows the codes that Anthropic, OpenAI,
+// Gemini and some other vendors documented in November 2026. An error with any other code is
+// retried, unless the code is the number of a status that is not retried, such as 400. In a stream
+// with a status of 400 or above, LLM reads an error event as it reads the JSON body of an error. An
+// error event after the first piece of the answer reaches the caller unchanged. A JSON body with a
+// status below 400 also reaches the caller unchanged, even if it contains only an error, as some
+// bodies of OpenRouter do.
 func LLM(p retry.Policy) *Transport {
 	whole := WholeBody(checkLLM, 8<<20)
 	return &Transport{
@@ -90,7 +92,7 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	e.advice.Wait = max(e.advice.Wait, asked.Wait)
 	e.unpaid = said.unpaid()
 	switch {
-	case e.unpaid != "":
+	case e.unpaid != "", said.saysOneOf(finalMessagesLLM) != "":
 		e.advice.Verdict = Never
 	case e.advice.Verdict == Never:
 	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull,
@@ -116,7 +118,7 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	if isEvents(resp) {
 		said = eventLLM(req, resp)
 	} else {
-		readBeginning(resp, firstEventBytes)
+		readBeginning(resp, 64<<10)
 	}
 	read, is := resp.Body.(*readBody)
 	if !is { // a compressed stream
@@ -323,7 +325,8 @@ func (f *failureLLM) detailCode() string {
 func (f *failureLLM) isFinal() bool {
 	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves `status` 0
 	again := isTransient(status) || status == http.StatusConflict || status == statusFull
-	return f.nameIn(finalLLM) != "" || status >= 400 && status <= 599 && !again
+	return f.nameIn(finalLLM) != "" || f.saysOneOf(finalMessagesLLM) != "" ||
+		status >= 400 && status <= 599 && !again
 }
 
 // nameIn returns the first code, type or Status of the failure that is in the list `names`, or ""
@@ -338,6 +341,17 @@ func (f *failureLLM) nameIn(names []string) string {
 	return ""
 }
 
+// saysOneOf returns the first of the texts `parts` that the message contains, or "" if the message
+// contains none of them.
+func (f *failureLLM) saysOneOf(parts []string) string {
+	for _, part := range parts {
+		if strings.Contains(f.Message, part) {
+			return part
+		}
+	}
+	return ""
+}
+
 // The method `unpaid` returns the code, or the words of the message, that say that the account
 // cannot pay. It returns "" if nothing says so.
 func (f *failureLLM) unpaid() string {
@@ -347,10 +361,8 @@ func (f *failureLLM) unpaid() string {
 			return billingDisabled
 		}
 	}
-	for _, words := range unpaidMessagesLLM {
-		if strings.Contains(f.Message, words) {
-			return words
-		}
+	if words := f.saysOneOf(unpaidMessagesLLM); words != "" {
+		return words
 	}
 	code := f.nameIn(unpaidLLM)
 	if code == "insufficient_quota" && isRateLimit(f.Message) {
@@ -432,6 +444,16 @@ var (
 		"exceed your account's monthly spend limit",                            // Anthropic, with a 429
 		"exceeded its monthly spending cap", "prepayment credits are depleted", // Gemini, with a 429
 		"used all available credits or reached its monthly spending limit", // xAI, with a 429
+	}
+
+	// finalMessagesLLM contains parts of messages, which come with a 429. If a message contains one of
+	// these parts, the error is permanent: the request is larger than the account may send in a
+	// minute, or nothing more can be sent on this day. The names of Gemini's quotas are not in the
+	// list. Users report that a quota with PerDay in its name ends after the wait of a RetryInfo, and
+	// others that it does not.
+	finalMessagesLLM = []string{
+		"must be reduced in order to run successfully", // OpenAI
+		"Rate limit exceeded: free-models-per-day",     // OpenRouter
 	}
 
 	// finalLLM contains codes of errors. If a stream contains an error with such a code, the error is

@@ -39,6 +39,10 @@ func TestLLM(t *testing.T) {
 		return textResponse(code, text, append(header, "Content-Type", "application/json; charset=UTF-8")...)
 	}
 	const unpaid = `{"error":{"code":"insufficient_quota"}}`
+	const tooLarge = "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 30601. The input or output tokens must be reduced in order to run successfully."
+	long := func(event string) string {
+		return `data: {"type":"` + event + `","response":{"instructions":"` + strings.Repeat("x", 100<<10) + `"}}` + "\n\n"
+	}
 	errorStream := func(text string) *http.Response { return textResponse(429, text, "Content-Type", "text/event-stream") }
 	for _, tt := range []struct {
 		name   string
@@ -127,6 +131,12 @@ func TestLLM(t *testing.T) {
 		{"no money left, in a 503", failed(503, `{"error":{"code":"billing_not_active"}}`), 1, "", retry.ReasonPermanent},
 		{"no money left, in a 409", failed(409, `{"error":{"code":"billing_hard_limit_reached"}}`), 1, "", retry.ReasonPermanent},
 		{"no money left, with X-Should-Retry: true", failed(429, `{"error":{"type":"billing_error"}}`, "X-Should-Retry", "true"), 1, "", retry.ReasonPermanent},
+		{"OpenAI, more tokens than the limit of a minute", failed(429, `{"error":{"message":"`+tooLarge+`","type":"tokens","param":null,"code":"rate_limit_exceeded"}}`, "Retry-After", "1"), 1, "", retry.ReasonPermanent},
+		{"OpenAI, more tokens than the limit of a minute, in a stream", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"` + tooLarge + `"}}}` + "\n\n"), 1, "rate_limit_exceeded", retry.ReasonPermanent},
+		{"OpenAI, the tokens of a minute are used up", failed(429, `{"error":{"message":"Rate limit reached for gpt-4 on tokens per min (TPM): Limit 10000, Used 8554, Requested 3082. Please try again in 9.816s.","type":"tokens","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},
+		{"OpenRouter, the limit of a day", failed(429, `{"error":{"message":"Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 free model requests per day","code":429}}`), 1, "", retry.ReasonPermanent},
+		{"OpenRouter, the limit of a minute", failed(429, `{"error":{"message":"Rate limit exceeded: free-models-per-min.","code":429}}`), 2, "", retry.ReasonSuccess},
+		{"OpenAI, responses, an error after 100 KiB of instructions, twice", streamOf(long("response.created") + long("response.in_progress") + `data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
 		{"a limit", failed(429, `{"error":{"type":"tokens","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},
 		{"a rate limit that some servers call invalid_request_error", failed(429, `{"error":{"type":"invalid_request_error"}}`), 2, "", retry.ReasonSuccess},
 		{"Anthropic, overloaded", failed(529, `{"type":"error","error":{"type":"overloaded_error","message":"busy"}}`), 2, "", retry.ReasonSuccess},
