@@ -41,6 +41,8 @@ type attempt struct {
 	// proof that the server has not processed the request is !mayBeDone.
 	unsent bool
 
+	late bool // Base returned a timeout, and the server may have processed the request
+
 	status  int   // the status of the response; 0: there was no response
 	failure error // the error if the attempt has failed; nil: it succeeded, or has not ended yet
 
@@ -142,6 +144,7 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 		}
 		// net/http may repeat a request whose header it has already written to an idle connection.
 		a.unsent = resp == nil && noConnection(err) && a.sent.wrote.Load() == 0
+		a.late = a.mayBeDone && !a.unsent && isTimeout(err)
 	}
 	return resp, err
 }
@@ -238,14 +241,14 @@ func (a *attempt) isLost() bool {
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
 }
 
-// timedOut reports whether AttemptTimeout or a deadline has ended the attempt a, and nothing else
-// is known about it, not even a status. If a is nil, timedOut returns false.
+// timedOut reports whether AttemptTimeout, a deadline or a timeout of Base has ended the attempt a,
+// and nothing else is known about it, not even a status. If a is nil, timedOut returns false.
 func (a *attempt) timedOut() bool {
 	if a == nil || a.before != nil || a.status != 0 {
 		return false
 	}
 	_, late := context.Cause(a).(*timeoutError)
-	return late || a.Err() == context.DeadlineExceeded
+	return late || a.late || a.Err() == context.DeadlineExceeded
 }
 
 // lostAs returns the error that the field Before of a *retry.Error gets for the attempt a, whose

@@ -43,14 +43,18 @@ func (netError) Temporary() bool { return true }
 // returns err unchanged. Errors that a Check returns may have such a method.
 func asNetError(err error) error {
 	return harmless.Or(err, func() error {
-		var timeout interface{ Timeout() bool }
-		late := func() bool { return errors.As(err, &timeout) && timeout.Timeout() }
 		reason := retry.ReasonOf(err)
-		if reason == retry.ReasonDeadline || reason != retry.ReasonCanceled && late() {
+		if reason == retry.ReasonDeadline || reason != retry.ReasonCanceled && isTimeout(err) {
 			return netError{err}
 		}
 		return err
 	})
+}
+
+// isTimeout reports whether err, or an error that it wraps, is a timeout.
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // The function `checked` calls the methods of err that this package and package retry need. If one
@@ -58,8 +62,7 @@ func asNetError(err error) error {
 // methods of a nil pointer to an error type often panic.
 func checked(err error) error {
 	panicked := harmless.Ask("retryhttp", err, func(err error) {
-		var timeout interface{ Timeout() bool }
-		_ = errors.As(err, &timeout) && timeout.Timeout()
+		isTimeout(err)
 		_ = retry.IsPermanent(err)
 		_ = retry.RetryAfterOf(err)
 		refused(err)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -75,6 +76,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 	repeated := func(status int) step {
 		return traced("asks got wrote asks got wrote", script(status).RoundTrip)
 	}
+	late := func(op string) error { return &net.OpError{Op: op, Net: "tcp", Err: os.ErrDeadlineExceeded} }
 	for _, tt := range []struct {
 		name  string
 		edit  edit
@@ -151,6 +153,9 @@ func TestAnswerThatIsLost(t *testing.T) {
 		}, []any{step(func(req *http.Request) (*http.Response, error) { return responseWith(200, stalled{req.Context()}), nil }), slow},
 			"retryhttp: a response with the status 200 has arrived, but Check did not end within AttemptTimeout (1s)"},
 		{"AttemptTimeout in each attempt", policy(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}), []any{slow}, ""},
+		{"503, and then timeouts of Base", policy(retry.Policy{MaxAttempts: 3}), []any{503, late("read")}, "503 Service Unavailable"},
+		{"a timeout of Base in each attempt", nil, []any{late("read")}, ""},
+		{"a timeout of Base, and then no connection in time", policy(retry.Policy{MaxAttempts: 2}), []any{late("read"), late("dial")}, "read tcp: i/o timeout"},
 		{"AttemptTimeout, and then no token in time", func(tr *retryhttp.Transport, req *http.Request) {
 			prepares(2, time.Second+1, nil).apply(tr, req)
 			tr.Policy.MaxAttempts = 2
