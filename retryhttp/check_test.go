@@ -39,10 +39,10 @@ func TestCheckStatuses(t *testing.T) {
 		"none": nil, "one of another name": {"Idempotency": {"k"}}, "one that is not sent": {"Idempotency-Key": nil, "X-Idempotency-Key": {}}, "an empty one": {"Idempotency-Key": {""}},
 		"a key": {"Idempotency-Key": {"k"}}, "a key with X": {"X-Idempotency-Key": {"k"}},
 	} {
-		for status := 100; status < 700; status++ {
+		for status := 100; status < 1000; status++ {
 			want := done
 			switch {
-			case slices.Contains([]int{408, 421, 425, 429}, status), status >= 500 && status <= 599 && !slices.Contains(final, status):
+			case slices.Contains([]int{408, 421, 425, 429}, status), status >= 500 && !slices.Contains(final, status):
 				want = again
 			case status == 409 && strings.HasPrefix(name, "a key"):
 				want = again
@@ -63,6 +63,32 @@ func TestCheckStatuses(t *testing.T) {
 	keyed.Request = request(t, "POST")
 	keyed.Request.Header.Set("Idempotency-Key", "k")
 	assert.NotEqual(t, permanent, verdict(retryhttp.Check(nil, keyed, nil)), "without a request, the Request of the response counts")
+}
+
+// A header of the request may be the reason for a status. Then another attempt gets the same status.
+func TestCheckOfAStatusThatAHeaderHasCaused(t *testing.T) {
+	for _, tt := range []struct {
+		status        int
+		header, value string
+		want          string
+	}{
+		{425, "Early-Data", "1", permanent},
+		{425, "Early-Data", "", again}, // net/http sends it, but it says nothing
+		{425, "Cache-Control", "only-if-cached", again},
+		{504, "Cache-Control", "only-if-cached", permanent},
+		{504, "Cache-Control", "max-stale=60, Only-If-Cached", permanent},
+		{504, "Cache-Control", "no-cache", again},
+		{504, "Early-Data", "1", again},
+		{503, "Cache-Control", "only-if-cached", again},
+	} {
+		req := request(t, "GET")
+		req.Header.Set(tt.header, tt.value)
+		assert.Equal(t, tt.want, verdict(retryhttp.Check(req, response(tt.status), nil)), "%d, %s: %s", tt.status, tt.header, tt.value)
+	}
+	asked := response(504)
+	asked.Request = request(t, "GET")
+	asked.Request.Header.Set("Cache-Control", "only-if-cached")
+	assert.Equal(t, permanent, verdict(retryhttp.Check(nil, asked, nil)))
 }
 
 // The answer to a payment is lost, and the server is still working on the payment when the second

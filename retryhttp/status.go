@@ -1,8 +1,13 @@
 package retryhttp
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
 
-// isTransient reports whether a status alone says that another attempt may succeed.
+// isTransient reports whether a status alone says that another attempt may succeed. A status from
+// 600 on is invalid, and counts as a 5xx (RFC 9110 section 15).
 func isTransient(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusTooEarly,
@@ -13,7 +18,25 @@ func isTransient(status int) bool {
 		http.StatusNotExtended, http.StatusNetworkAuthenticationRequired:
 		return false
 	default:
-		return status >= 500 && status <= 599
+		return status >= 500
+	}
+}
+
+// hasCaused reports whether a header of req is the reason for a status, so that another attempt
+// with this header gets the same status. The parameter req may be nil.
+func hasCaused(req *http.Request, status int) bool {
+	switch {
+	case req == nil:
+		return false
+	case status == http.StatusTooEarly: // a gateway must return this 425 (RFC 8470 section 5.2)
+		return req.Header.Get("Early-Data") != ""
+	case status == http.StatusGatewayTimeout: // a cache without the answer asked no server
+		parts := strings.Split(strings.Join(req.Header["Cache-Control"], ","), ",")
+		return slices.ContainsFunc(parts, func(part string) bool {
+			return strings.EqualFold(strings.TrimSpace(part), "only-if-cached")
+		})
+	default:
+		return false
 	}
 }
 

@@ -75,9 +75,10 @@ func statusErrorOf(req *http.Request, resp *http.Response) *StatusError {
 }
 
 // The method `judged` returns e if another attempt may succeed, and otherwise retry.Permanent(e).
-// It decides by the status, by the Advice, and by the idempotency key of req.
+// It decides by the status, by the Advice, and by the headers of req.
 func (e *StatusError) judged(req *http.Request) error {
-	again := isTransient(e.StatusCode) || e.StatusCode == http.StatusConflict && keyed(req)
+	again := isTransient(e.StatusCode) && !hasCaused(req, e.StatusCode) ||
+		e.StatusCode == http.StatusConflict && keyed(req)
 	switch e.advice.Verdict {
 	case Again:
 		again = true

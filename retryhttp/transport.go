@@ -34,7 +34,8 @@ import (
 //	status below 400                   no      success                 RFC 9110 sections 15.2 to 15.4
 //	408 Request Timeout                yes                             RFC 9110 section 15.5.9
 //	421 Misdirected Request            yes                             RFC 9110 section 15.5.20
-//	425 Too Early                      yes                             RFC 8470 section 5.2
+//	425 Too Early, unless the request  yes                             RFC 8470 section 5.2
+//	  has the header Early-Data
 //	429 Too Many Requests              yes                             RFC 6585 section 4
 //	403, 413 with a Retry-After        yes                             GitHub's rate limits;
 //	                                                                   RFC 9110 section 15.5.14
@@ -49,7 +50,10 @@ import (
 //	508: the request runs in a circle  no      permanent_error         RFC 5842 section 7.2
 //	510: the request lacks something   no      permanent_error         RFC 2774 section 7
 //	511: the network wants a login     no      permanent_error         RFC 6585 section 6
-//	any other status from 500 to 599   yes                             RFC 9110 section 15.6,
+//	504, if the request's header       no      permanent_error         RFC 9111 section 5.2.1.7
+//	  Cache-Control has only-if-cached:
+//	  the answer is not in the cache
+//	any other status from 500 on       yes                             RFC 9110 sections 15, 15.6,
 //	                                                                   Cloudflare's 520 to 530
 //	any other status: the request must no      permanent_error         RFC 9110 section 15.5; RFC
 //	  change, or the server's state                                    4918 section 11 (422 to 424),
@@ -87,7 +91,7 @@ import (
 //	  timed out
 //	HTTP/2 REFUSED_STREAM, or GOAWAY   yes      RFC 9113 section 8.7
 //	  with an earlier last stream
-//	421, 425                           yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2
+//	421; 425 without Early-Data        yes      RFC 9110 section 15.5.20, RFC 8470 section 5.2
 //	429; 403, 413 with a Retry-After:  yes      RFC 6585 section 4, RFC 9110 sections 15.5.4,
 //	  refused before being processed            15.5.14; client-go, OpenAI's SDK
 //	401, 403, 407, 413, with a Check   yes      RFC 9110 sections 15.5.2, 15.5.4, 15.5.8, 15.5.14
