@@ -53,26 +53,33 @@ import (
 // body in memory.
 //
 // In a stream with a status below 400, an error event before the first piece of the answer becomes
-// a [*StreamError]. The error is permanent if the request is invalid, not allowed or not paid for,
-// or above one of the limits that are named above. LLM knows the codes that Anthropic, OpenAI,
-// Gemini and some other vendors documented in November 2026. An error with any other code is
-// retried, unless the code is the number of a status that is not retried, such as 400. In a stream
-// with a status of 400 or above, LLM reads an error event as it reads the JSON body of an error. An
-// error event after the first piece of the answer reaches the caller unchanged. A JSON body with a
-// status below 400 also reaches the caller unchanged, even if it contains only an error, as some
-// bodies of OpenRouter do.
+// a [*StreamError]. So does an error that Gemini writes as bare JSON between the events. The error
+// is permanent if the request is invalid, not allowed or not paid for, or above one of the limits
+// that are named above. LLM knows the codes that Anthropic, OpenAI, Gemini and some other vendors
+// documented in November 2026. An error with any other code is retried, unless the code is the
+// number of a status that is not retried, such as 400. In a stream with a status of 400 or above,
+// LLM reads an error event as it reads the JSON body of an error. An error event after the first
+// piece of the answer reaches the caller unchanged. A JSON body with a status below 400 also
+// reaches the caller unchanged, even if it contains only an error, as some bodies of OpenRouter do.
 func LLM(p retry.Policy) *Transport {
 	whole := WholeBody(checkLLM, 8<<20)
+	first := FirstEvent(func(req *http.Request, resp *http.Response, err error) error {
+		if resp != nil && isMedia(resp, "application/json") {
+			return whole(req, resp, err)
+		}
+		return checkLLM(req, resp, err)
+	}, judgeLLM)
 	return &Transport{
 		Policy:     p,
 		Idempotent: func(*http.Request) bool { return true },
 		Advise:     VendorAdvice,
-		Check: FirstEvent(func(req *http.Request, resp *http.Response, err error) error {
-			if resp != nil && isMedia(resp, "application/json") {
-				return whole(req, resp, err)
+		Check: func(req *http.Request, resp *http.Response, err error) error {
+			failure := first(req, resp, err)
+			if failure != nil && resp != nil && resp.StatusCode < 400 {
+				return cmp.Or(bareErrorLLM(resp), failure)
 			}
-			return checkLLM(req, resp, err)
-		}, judgeLLM),
+			return failure
+		},
 	}
 }
 
@@ -173,15 +180,39 @@ func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error
 	if !found.isError {
 		return found.isOpening(event, data), nil
 	}
+	return false, found.streamError(data)
+}
+
+// bareErrorLLM returns the error that Gemini may write as bare JSON into a stream, without "data:"
+// before it. It returns nil if the first line that may begin such JSON does not begin an error.
+func bareErrorLLM(resp *http.Response) error {
+	read, is := resp.Body.(*readBody)
+	if !is || !isEvents(resp) {
+		return nil
+	}
+	for text := read.beginning; len(text) > 0; _, text, _ = bytes.Cut(text, []byte("\n")) {
+		if text[0] != '{' && text[0] != '[' {
+			continue
+		}
+		if found := failureIn(text); found.isError {
+			return found.streamError(firstValue(text))
+		}
+		break
+	}
+	return nil
+}
+
+// streamError returns the error for an error event. The parameter `data` is the data of the event.
+func (f *failureLLM) streamError(data []byte) error {
 	failed := &StreamError{
-		Type:    cmp.Or(found.Type, found.ErrorType, found.Status, found.code()),
-		Message: found.Message,
-		Data:    data, wait: found.wait(), unpaid: found.unpaid(),
+		Type:    cmp.Or(f.Type, f.ErrorType, f.Status, f.code()),
+		Message: f.Message,
+		Data:    data, wait: f.wait(), unpaid: f.unpaid(),
 	}
-	if failed.unpaid != "" || found.isFinal() {
-		return false, retry.Permanent(failed)
+	if failed.unpaid != "" || f.isFinal() {
+		return retry.Permanent(failed)
 	}
-	return false, failed
+	return failed
 }
 
 // A failureLLM is an error that a body or an event describes. Each vendor sends only some of its
@@ -248,7 +279,8 @@ func failureIn(data []byte) (found failureLLM) {
 // answer. The event must not be an error. The parameters are the name and the data of the event.
 // Some vendors write the type of an event into the data, and others only into the name.
 func (f *failureLLM) isOpening(event string, data []byte) bool {
-	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data)
+	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data) ||
+		string(data) == "[DONE]" // the end of a stream of OpenAI that has no answer
 }
 
 // isEmptyChunk reports whether `data` is a chunk of a chat completion without a piece of the
@@ -261,9 +293,12 @@ func isEmptyChunk(data []byte) bool {
 			Text   *string // sent by an API that is older than chat completions
 			Reason *string `json:"finish_reason"`
 		}
-		Usage *struct{} // only in the last chunk, whose list of choices is empty
+		Usage *struct{} // in the last chunk, whose list of choices is empty; vLLM: in each chunk
 	}
-	if json.Unmarshal(data, &chunk) != nil || chunk.Choices == nil || chunk.Usage != nil {
+	if json.Unmarshal(data, &chunk) != nil || chunk.Choices == nil {
+		return false
+	}
+	if chunk.Usage != nil && len(chunk.Choices) == 0 {
 		return false
 	}
 	for _, choice := range chunk.Choices {
