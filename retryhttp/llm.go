@@ -38,13 +38,15 @@ import (
 // first piece of the answer. It cannot read a compressed body, except a gzip body that net/http
 // decompresses. If the body says that the account cannot pay, for example by insufficient_quota,
 // the error is permanent, whatever the status is, and its text says that the account cannot pay.
-// The error is also permanent if the request is larger than OpenAI's limit of a minute, or if
-// OpenRouter's limit of a day is reached. A google.rpc.RetryInfo in the body counts like a
-// Retry-After: a 403 or 413 is retried (see [AdviceOf]), and the longer of the two waits applies.
-// If the body takes longer than a second, the attempt is canceled, and the caller can read only the
-// bytes that have arrived. The limit of a second needs a Base whose bodies end with the context of
-// the request, such as [http.Transport]. If AttemptTimeout passes while the body is read, the
-// attempt fails with a timeout. The status and the Retry-After of the response are then ignored.
+// The error is also permanent if OpenAI says that the request has more tokens than the account may
+// send in a minute. A wait in the body counts like a Retry-After: a 403 or 413 is retried (see
+// [AdviceOf]), and the longer of the two waits applies. The body may have the wait in a
+// google.rpc.RetryInfo, in the metadata.headers of OpenRouter, or in the message of OpenAI's
+// rate_limit_exceeded ("Please try again in 1.5s"). If the body takes longer than a second, the
+// attempt is canceled, and the caller can read only the bytes that have arrived. The limit of a
+// second needs a Base whose bodies end with the context of the request, such as [http.Transport].
+// If AttemptTimeout passes while the body is read, the attempt fails with a timeout. The status and
+// the Retry-After of the response are then ignored.
 //
 // Over HTTP/2, a Read of net/http may go on after its context has ended. The call then waits for
 // the Read, longer than a second and longer than AttemptTimeout. This happens in two cases: the
@@ -94,12 +96,12 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	if text != nil {
 		e.keep(text, resp.Request)
 	}
-	wait := said.wait()
+	wait := said.wait(resp)
 	asked := toAdvice(resp, wait, wait > 0)
 	e.advice.Wait = max(e.advice.Wait, asked.Wait)
 	e.unpaid = said.unpaid()
 	switch {
-	case e.unpaid != "", said.saysOneOf(finalMessagesLLM) != "":
+	case e.unpaid != "", said.isTooLarge():
 		e.advice.Verdict = Never
 	case e.advice.Verdict == Never:
 	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull,
@@ -175,12 +177,12 @@ func unpaidText(code string) string {
 
 // judgeLLM returns an error for an error event. The result `more` is true after an event that
 // vendors send before the first piece of an answer.
-func judgeLLM(_ *http.Response, event string, data []byte) (more bool, err error) {
+func judgeLLM(resp *http.Response, event string, data []byte) (more bool, err error) {
 	found := failureOf(event, data)
 	if !found.isError {
 		return found.isOpening(event, data), nil
 	}
-	return false, found.streamError(data)
+	return false, found.streamError(resp, data)
 }
 
 // bareErrorLLM returns the error that Gemini may write as bare JSON into a stream, without "data:"
@@ -195,7 +197,7 @@ func bareErrorLLM(resp *http.Response) error {
 			continue
 		}
 		if found := failureIn(text); found.isError {
-			return found.streamError(firstValue(text))
+			return found.streamError(resp, firstValue(text))
 		}
 		break
 	}
@@ -203,11 +205,11 @@ func bareErrorLLM(resp *http.Response) error {
 }
 
 // streamError returns the error for an error event. The parameter `data` is the data of the event.
-func (f *failureLLM) streamError(data []byte) error {
+func (f *failureLLM) streamError(resp *http.Response, data []byte) error {
 	failed := &StreamError{
 		Type:    cmp.Or(f.Type, f.ErrorType, f.Status, f.code()),
 		Message: f.Message,
-		Data:    data, wait: f.wait(), unpaid: f.unpaid(),
+		Data:    data, wait: f.wait(resp), unpaid: f.unpaid(),
 	}
 	if failed.unpaid != "" || f.isFinal() {
 		return retry.Permanent(failed)
@@ -223,6 +225,7 @@ type failureLLM struct {
 	Status        string          // sent by Gemini
 	Code          json.RawMessage // sent by OpenAI: a text, a number or null
 	Details       json.RawMessage // sent by Gemini: a list; sent by Anthropic: an object
+	Metadata      json.RawMessage // sent by OpenRouter: an object
 
 	event   string // the type of the event
 	isError bool   // the body or the event describes an error
@@ -360,8 +363,7 @@ func (f *failureLLM) detailCode() string {
 func (f *failureLLM) isFinal() bool {
 	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves `status` 0
 	again := isTransient(status) || status == http.StatusConflict || status == statusFull
-	return f.nameIn(finalLLM) != "" || f.saysOneOf(finalMessagesLLM) != "" ||
-		status >= 400 && status <= 599 && !again
+	return f.nameIn(finalLLM) != "" || f.isTooLarge() || status >= 400 && status <= 599 && !again
 }
 
 // nameIn returns the first code, type or Status of the failure that is in the list `names`, or ""
@@ -376,15 +378,10 @@ func (f *failureLLM) nameIn(names []string) string {
 	return ""
 }
 
-// saysOneOf returns the first of the texts `parts` that the message contains, or "" if the message
-// contains none of them.
-func (f *failureLLM) saysOneOf(parts []string) string {
-	for _, part := range parts {
-		if strings.Contains(f.Message, part) {
-			return part
-		}
-	}
-	return ""
+// isTooLarge reports whether OpenAI says that the request has more tokens than the account may send
+// in a minute. The code of this error is rate_limit_exceeded, and the status is 429.
+func (f *failureLLM) isTooLarge() bool {
+	return strings.Contains(f.Message, "must be reduced in order to run successfully")
 }
 
 // The method `unpaid` returns the code, or the words of the message, that say that the account
@@ -396,8 +393,10 @@ func (f *failureLLM) unpaid() string {
 			return billingDisabled
 		}
 	}
-	if words := f.saysOneOf(unpaidMessagesLLM); words != "" {
-		return words
+	for _, words := range unpaidMessagesLLM {
+		if strings.Contains(f.Message, words) {
+			return words
+		}
 	}
 	code := f.nameIn(unpaidLLM)
 	if code == "insufficient_quota" && isRateLimit(f.Message) {
@@ -419,10 +418,16 @@ const statusFull = 498
 // billingDisabled is the Reason of a google.rpc.ErrorInfo for a project without billing.
 const billingDisabled = "BILLING_DISABLED"
 
-// The method `wait` returns the wait of a google.rpc.RetryInfo in the Details. It returns 0 if
-// there is no RetryInfo, and 1ns if the RetryInfo has a wait of 0. In JSON, a Duration of protobuf
-// is a text such as "1.5s".
-func (f *failureLLM) wait() (longest time.Duration) {
+// The method `wait` returns the wait that a failure asks for, in one of three places: a
+// google.rpc.RetryInfo in the Details, the headers that OpenRouter puts into the Metadata, or the
+// Message of a rate limit of OpenAI. If there are several, the longest applies. The result is 0 if
+// there is no wait, and 1ns if a RetryInfo has a wait of 0. In JSON, a Duration of protobuf is a
+// text such as "1.5s".
+//
+// The names of Gemini's quotas are not read. Users report that a quota with PerDay in its name ends
+// after the wait of the RetryInfo, and others that it does not.
+func (f *failureLLM) wait(resp *http.Response) time.Duration {
+	longest := max(f.waitInMetadata(resp), f.waitInMessage())
 	for _, detail := range f.details() {
 		seconds, ok := strings.CutSuffix(cut(detail.RetryDelay), "s")
 		ok = ok && strings.HasSuffix(detail.Type, "google.rpc.RetryInfo")
@@ -431,6 +436,33 @@ func (f *failureLLM) wait() (longest time.Duration) {
 		}
 	}
 	return longest
+}
+
+// waitInMetadata reads the wait in the headers that OpenRouter puts into the Metadata of an error.
+func (f *failureLLM) waitInMetadata(resp *http.Response) time.Duration {
+	var metadata struct{ Headers map[string]string }
+	_ = json.Unmarshal(f.Metadata, &metadata) // fails for other metadata; then there are no headers
+	in := &http.Response{StatusCode: resp.StatusCode, Header: http.Header{}}
+	for name, value := range metadata.Headers {
+		in.Header.Set(name, value)
+	}
+	in.Header["Date"] = resp.Header["Date"]
+	return VendorAdvice(in).Wait
+}
+
+// waitInMessage reads the wait in the Message of a rate limit, such as "Please try again in
+// 1m2.5s." A stream of OpenAI has it nowhere else.
+func (f *failureLLM) waitInMessage() time.Duration {
+	_, said, _ := strings.Cut(f.Message, "lease try again in ")
+	if f.code() != "rate_limit_exceeded" {
+		return 0
+	}
+	said, rest, _ := strings.Cut(cut(said), " ")
+	if strings.HasPrefix(rest, "second") {
+		said += "s"
+	}
+	wait, _ := time.ParseDuration(strings.TrimRight(said, ".,")) // 0 if there is no wait
+	return max(0, wait)
 }
 
 // isError reports whether the value of the key "error" describes an error. An error is an object or
@@ -475,20 +507,11 @@ var (
 	// limit or of an invalid request.
 	unpaidMessagesLLM = []string{
 		"credit balance is too low", "reached your specified API usage limits", // Anthropic, with a 400
-		"reached your specified workspace API usage limits",                    // Anthropic, with a 400
-		"exceed your account's monthly spend limit",                            // Anthropic, with a 429
+		"reached your specified workspace API usage limits",               // Anthropic, with a 400
+		"exceed your account's monthly spend limit", "out of extra usage", // Anthropic, with a 429
+		"Extra usage is required for long context requests",                    // Anthropic, with a 429
 		"exceeded its monthly spending cap", "prepayment credits are depleted", // Gemini, with a 429
 		"used all available credits or reached its monthly spending limit", // xAI, with a 429
-	}
-
-	// finalMessagesLLM contains parts of messages, which come with a 429. If a message contains one of
-	// these parts, the error is permanent: the request is larger than the account may send in a
-	// minute, or nothing more can be sent on this day. The names of Gemini's quotas are not in the
-	// list. Users report that a quota with PerDay in its name ends after the wait of a RetryInfo, and
-	// others that it does not.
-	finalMessagesLLM = []string{
-		"must be reduced in order to run successfully", // OpenAI
-		"Rate limit exceeded: free-models-per-day",     // OpenRouter
 	}
 
 	// finalLLM contains codes of errors. If a stream contains an error with such a code, the error is
