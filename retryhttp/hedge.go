@@ -305,7 +305,10 @@ func (r *race) join() bool {
 func (q *raceRequest) send() {
 	base := q.r.h.base()
 	q.resp, q.err = base.RoundTrip(q.req)
-	if q.resp == nil && q.err == nil {
+	switch {
+	case q.resp != nil:
+		withoutContent(q.req, q.resp)
+	case q.err == nil:
 		q.err = noResult(base)
 	}
 }

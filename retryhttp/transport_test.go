@@ -15,6 +15,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -313,6 +314,42 @@ func TestContextEnds(t *testing.T) {
 			assert.True(t, data.closed(), "a RoundTripper closes the body even if it returns an error")
 			assert.Equal(t, tt.name == "while an attempt fails" || tt.name == "after the decision", closes.closed())
 		})
+	}
+}
+
+// The context of a request ends with a response that has no content, even if the caller does not
+// close its body. Otherwise a program whose context lasts for days would keep the contexts.
+func TestContextEndsWithoutContent(t *testing.T) {
+	for name, start := range protocols {
+		server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			status, _ := strconv.Atoi(r.URL.Query().Get("status"))
+			if status == 304 {
+				w.Header().Set("Content-Length", "7") // of a body that is not sent
+			}
+			w.WriteHeader(status)
+		}, start)
+		base := server.Client().Transport
+		for _, tt := range []struct {
+			method string
+			status int
+		}{{"HEAD", 200}, {"HEAD", 404}, {"DELETE", 204}, {"GET", 304}, {"GET", 200}, {"GET", 404}, {"POST", 200}} {
+			for with, wrap := range map[string]func(http.RoundTripper) http.RoundTripper{
+				"a Transport": func(base http.RoundTripper) http.RoundTripper { return &retryhttp.Transport{Base: base} },
+				"a Hedge":     func(base http.RoundTripper) http.RoundTripper { return &retryhttp.Hedge{Base: base, After: time.Hour} },
+			} {
+				t.Run(fmt.Sprintf("%s/%s/%s/%d", name, with, tt.method, tt.status), func(t *testing.T) {
+					var ctx context.Context
+					rt := wrap(roundTrip(func(req *http.Request) (*http.Response, error) { ctx = req.Context(); return base.RoundTrip(req) }))
+					req, err := http.NewRequestWithContext(t.Context(), tt.method, fmt.Sprint(server.URL, "?status=", tt.status), nil)
+					require.NoError(t, err)
+					resp, err := rt.RoundTrip(req)
+					require.NoError(t, err)
+					assert.Equal(t, tt.status, resp.StatusCode)
+					assert.Equal(t, ctx != req.Context(), ctx.Err() != nil, "a Hedge passes other requests on unchanged")
+					assert.NoError(t, resp.Body.Close())
+				})
+			}
+		}
 	}
 }
 
