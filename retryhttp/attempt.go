@@ -3,6 +3,7 @@ package retryhttp
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -66,7 +67,7 @@ func (a *attempt) send() (*http.Response, error) {
 		if resp != nil { // http.Client would ignore the response and leak its connection
 			a.discard(resp, 0)
 		}
-		return nil, err
+		return nil, asSchemeMismatch(err)
 	}
 	if resp == nil {
 		return nil, noResult(a.x.t.base())
@@ -101,6 +102,15 @@ func (a *attempt) send() (*http.Response, error) {
 		resp.Body = a.watched(resp.Body)
 	}
 	return resp, nil
+}
+
+// asSchemeMismatch adds http.ErrSchemeMismatch to the error of a server that speaks plain HTTP
+// instead of TLS. http.Client does so too, but does not find err in a *retry.Error.
+func asSchemeMismatch(err error) error {
+	if e, ok := err.(tls.RecordHeaderError); ok && string(e.RecordHeader[:]) == "HTTP/" {
+		return fmt.Errorf("%w (%w)", http.ErrSchemeMismatch, err)
+	}
+	return err
 }
 
 // noResult returns the error for a RoundTripper that returned neither a response nor an error.

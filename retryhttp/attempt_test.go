@@ -4,10 +4,13 @@ package retryhttp_test
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,4 +117,20 @@ func TestTheCallerChangesItsRequestAfterTheBody(t *testing.T) {
 		req.Body, req.GetBody = http.NoBody, nil
 		time.Sleep(time.Hour)
 	})
+}
+
+// Programs that try https first look for http.ErrSchemeMismatch. http.Client returns it if a server
+// speaks plain HTTP.
+func TestSchemeMismatch(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	for name, rt := range map[string]http.RoundTripper{
+		"bare": new(http.Transport), "a Transport": &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}}, "a Hedge": &retryhttp.Hedge{After: time.Hour},
+	} {
+		_, err := (&http.Client{Transport: rt}).Get("https" + strings.TrimPrefix(server.URL, "http"))
+		assert.ErrorIs(t, err, http.ErrSchemeMismatch, name)
+		if e := (*retry.Error)(nil); errors.As(err, &e) {
+			assert.Equal(t, []any{retry.ReasonPermanent, 1}, []any{e.Reason, e.Attempts})
+			assert.ErrorAs(t, err, new(tls.RecordHeaderError))
+		}
+	}
 }

@@ -184,7 +184,11 @@ func judgeOne(err error) verdict {
 		if errors.Is(e.Err, io.EOF) {
 			return transient
 		}
-	case *tls.CertificateVerificationError, tls.RecordHeaderError,
+	case tls.RecordHeaderError:
+		if strings.Contains(e.Msg, "first record") { // otherwise a connection that spoke TLS is garbled
+			return permanent
+		}
+	case *tls.CertificateVerificationError,
 		x509.UnknownAuthorityError, x509.HostnameError,
 		x509.CertificateInvalidError, x509.SystemRootsError,
 		*net.AddrError, *net.ParseError, net.UnknownNetworkError, net.InvalidAddrError:
