@@ -94,11 +94,13 @@ func (s stopInfo) addTo(req *http.Request) *http.Request {
 	return s.req
 }
 
-// withoutStopInfo returns a request for a new call. If req is the Request of an earlier response,
-// and its context contains the stopInfo of this response, the result is a copy of req without the
-// stopInfo. Otherwise the result is req.
+// withoutStopInfo returns a request for a new call. If the context of req is the one that the
+// Request of an earlier response has got from `addTo`, the result is a copy of req without the
+// stopInfo. Otherwise the result is req. Without this, the context would grow with each call if a
+// caller makes each request from the Request of the last response.
 func withoutStopInfo(req *http.Request) *http.Request {
-	if s := stopInfoIn(req); s != nil {
+	ctx := req.Context()
+	if s, ok := ctx.Value(stopInfoKey{}).(*stopInfo); ok && ctx == s.req.Context() {
 		return req.WithContext(s.original.Context())
 	}
 	return req

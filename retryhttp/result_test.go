@@ -120,14 +120,20 @@ func TestErrorOf(t *testing.T) {
 
 	// The Request of a response may be sent again. Then the context of the Request does not grow with
 	// each call.
-	resent, contexts := request(t, "GET"), []int{}
-	for range 3 {
-		resp := send(t, &retryhttp.Transport{Base: script(404)}, resent)
-		assert.Error(t, retryhttp.ErrorOf(resp))
-		resent = resp.Request
-		contexts = append(contexts, strings.Count(fmt.Sprint(resent.Context()), "WithValue"))
+	for name, next := range map[string]func(*http.Request) *http.Request{
+		"itself":             func(req *http.Request) *http.Request { return req },
+		"a clone":            func(req *http.Request) *http.Request { return req.Clone(req.Context()) },
+		"one of its context": func(req *http.Request) *http.Request { return request(t, "GET").WithContext(req.Context()) },
+	} {
+		resent, contexts := request(t, "GET"), []int{}
+		for range 3 {
+			resp := send(t, &retryhttp.Transport{Base: script(404)}, resent)
+			assert.Error(t, retryhttp.ErrorOf(resp))
+			resent = next(resp.Request)
+			contexts = append(contexts, strings.Count(fmt.Sprint(resent.Context()), "WithValue"))
+		}
+		assert.Equal(t, []int{contexts[0], contexts[0], contexts[0]}, contexts, name)
 	}
-	assert.Equal(t, []int{contexts[0], contexts[0], contexts[0]}, contexts)
 
 	// The Request of a response equals the caller's request except for its context. This context has
 	// the same values and the policy of WithPolicy.

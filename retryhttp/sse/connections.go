@@ -15,6 +15,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventstream"
+	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/internal/printable"
 	"github.com/goretry/retry/retryhttp"
 )
@@ -217,10 +218,19 @@ func (c *connections) read(body io.ReadCloser, yield func(Event, error) bool) (o
 	return false
 }
 
+// The function `ask` calls the methods of an error that this package and package retry need.
+func ask(err error) {
+	_ = retry.IsPermanent(err)
+	_ = retry.RetryAfterOf(err)
+}
+
 // The method `advance` reads the next event or ID. It skips repeated events.
 func (c *connections) advance() {
 	for {
 		c.err = c.events.Next()
+		if panicked := harmless.Ask("sse", c.err, ask); panicked != nil {
+			c.err = retry.Permanent(panicked)
+		}
 		if c.wait = c.events.Retry; c.err != nil || c.events.ID == "" {
 			return
 		}

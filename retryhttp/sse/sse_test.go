@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -347,6 +348,15 @@ func TestErrors(t *testing.T) {
 	require.ErrorAs(t, refused, &code)
 	assert.Equal(t, 404, code.StatusCode)
 	assert.Equal(t, retry.ReasonPermanent, retry.ReasonOf(refused))
+
+	for _, text := range []string{"", event(1, "a")} {
+		s := &sse.Stream{Policy: patient, Client: over(roundTrip(func(*http.Request) (*http.Response, error) {
+			body := io.NopCloser(io.MultiReader(strings.NewReader(text), &failing{(*net.OpError)(nil)}))
+			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
+		}))}
+		_, err := collect(s.Events(request(t, "GET")))
+		assert.ErrorContains(t, err, "sse: error of type *net.OpError panicked: runtime error: invalid memory address")
+	}
 
 	_, err := collect(sse.Read(io.MultiReader(strings.NewReader("data: 1"), &failing{errReset}), 0))
 	require.ErrorIs(t, err, errReset)
