@@ -78,7 +78,7 @@ func TestBudgetAfterEachStatus(t *testing.T) {
 			want = charge{true, 0, 0}
 		case status == 401, status == 407:
 			want = charge{true, 0, 1}
-		case status == 408, status == 421, status == 425, status == 429, status >= 500:
+		case status == 408, status == 421, status == 425, status == 429, status == 498, status >= 500:
 			want = charge{false, 1, 1}
 		}
 		require.Equal(t, want, chargeOf(t, status, failing, nil), status)

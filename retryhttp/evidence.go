@@ -226,8 +226,7 @@ func noConnection(err error) bool {
 // gaveUp reports whether err says that a request ended because of a timeout, its context, or its
 // field Cancel.
 func gaveUp(err error) bool {
-	var timeout interface{ Timeout() bool }
-	return errors.Is(err, context.Canceled) || errors.As(err, &timeout) && timeout.Timeout() ||
+	return errors.Is(err, context.Canceled) || isTimeout(err) ||
 		strings.Contains(err.Error(), "request canceled")
 }
 

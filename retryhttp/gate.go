@@ -47,8 +47,9 @@ type Gate struct {
 	//
 	// If Key is nil, the key consists of the scheme, the host, and a hash of the headers
 	// Authorization, X-Api-Key, Api-Key, X-Goog-Api-Key (Google) and Ocp-Apim-Subscription-Key
-	// (Azure). So a 429 for one tenant does not hold back the requests of other tenants. If `scheme`
-	// and `host` together have more than 1,024 bytes, the key is "".
+	// (Azure). So a 429 for one tenant does not hold back the requests of other tenants. A secret
+	// in the query is not part of the key. If `scheme` and `host` together have more than 1,024
+	// bytes, the key is "".
 	Key func(*http.Request) string
 
 	// Max is the longest pause after one response; 0 or less means a minute. A request may be held

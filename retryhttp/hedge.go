@@ -32,7 +32,10 @@ import (
 // and its Idempotent must report true for the request. This also holds for a request that a Check
 // sends in the context of the request that it gets. While a [Gate] holds back other attempts, no
 // second request is sent. If the first request fails within the duration After, no second request
-// is sent either, because the Transport may retry the first request.
+// is sent either, because the Transport may retry the first request. Both requests have the headers
+// that Prepare has set. If a server accepts a signature only once, because of a nonce, sign in the
+// Base of the Hedge. Otherwise the server refuses the second request, and the Hedge returns this
+// answer.
 //
 // The Hedge recognizes a request of the Transport by its method and URL. A RoundTripper between the
 // Transport and the Hedge may change the URL. Then the Hedge uses neither the Gate nor the Advise

@@ -43,7 +43,7 @@ func hasCaused(req *http.Request, status int) bool {
 // The function `healthy` reports whether the status of a failure shows that the server works. Such
 // a failure refills the Budget as a success does. docs/budget.md has the reasons.
 func healthy(status int) bool {
-	return status >= 400 && status <= 499 && !isTransient(status)
+	return status >= 400 && status <= 499 && !isTransient(status) && status != statusFull
 }
 
 // The function `undone` reports whether a status says that the server has refused the request

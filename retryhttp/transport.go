@@ -104,7 +104,8 @@ import (
 // in the context of the request, because the trace would mistake them for the request. The same
 // holds for requests that the Prepare of a Transport below sends, and for requests that a
 // DialContext sends in the context that it gets. An idempotent GET, HEAD, OPTIONS or TRACE is
-// traced only if it has a body, or if it has an Idempotency-Key and no Hedge may send it twice.
+// traced only if it has a body, or if it has an Idempotency-Key and is not a GET or HEAD that a
+// Hedge could send twice.
 //
 // If net/http itself or a Transport below has repeated the request, and the server may have
 // processed the request before the repeat, not even a 429 is retried.
@@ -123,7 +124,8 @@ import (
 // prove that the server has not processed the request. The Transport does not see such repeats, and
 // treats the request as if it had been sent once. net/http does not limit the number of such
 // repeats: a faulty server can make a client send one attempt hundreds of times a second.
-// AttemptTimeout and the context of the request end the repeats.
+// AttemptTimeout and the context of the request end the repeats. If they end net/http's wait before
+// a repeat over HTTP/2, the request counts as sent, because the trace does not show the refusal.
 //
 // If net/http gets no connection for a repeat, the request counts as sent to the server. There is
 // one exception: Base is an http.Transport, alone or below LendBudget, and the repeat itself proves
@@ -166,8 +168,8 @@ import (
 //   - A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this
 //     package, may have sent the request twice, and the Transport cannot know it.
 //   - A Transport below may have made several attempts, and its Check may have accepted the 4xx.
-//   - net/http may have repeated a GET or HEAD that has neither a body nor an Idempotency-Key, or a
-//     Hedge may have sent it twice. Before ignores that, because a GET or HEAD changes no state.
+//   - net/http may have repeated a GET or HEAD that has no body, or a Hedge may have sent it twice.
+//     Before ignores that, because a GET or HEAD changes no state.
 //
 // If Check accepts the 4xx, there is no *retry.Error, and so no Before. If a Transport below has
 // made several attempts and got no answer, Before is the error of that Transport. This error
