@@ -10,7 +10,7 @@ import (
 	"github.com/goretry/retry/internal/harmless"
 )
 
-// An unsentError is the error of an attempt whose request was not passed to Base. It is permanent,
+// An unsentError is the error of an attempt whose request was not passed to Base. It ends the call,
 // and Check does not get it.
 type unsentError struct{ error }
 

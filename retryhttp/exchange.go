@@ -71,6 +71,7 @@ type exchange struct {
 
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
+	unprepared bool           // Prepare or GetBody has failed in the last attempt
 	renewed    bool           // a 401 or 407 has set skipBudget; a further 401 or 407 does not set it
 	hedged     atomic.Bool    // the answer of the last attempt came from the second request of a Hedge
 	last       *attempt       // the last attempt; nil before the first attempt
@@ -244,7 +245,8 @@ func (x *exchange) next() *attempt {
 // no response.
 func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok { // Prepare or GetBody has failed, so Base got no request
-		return retry.Permanent(unsent.error)
+		x.unprepared = true
+		return unsent.error
 	}
 	// Check gets a request without the trace, because Check may send another request in its context.
 	req := &x.last.made
@@ -326,6 +328,11 @@ var (
 // this failure, `classify` returns a NonRetryable class. Otherwise it returns the class of the
 // caller's Classify, and adds SkipBudget if x.skipBudget is set.
 func (x *exchange) classify(err error) *retry.Class {
+	if x.unprepared {
+		// The mark of retry.Permanent would also end a loop around this call, or bury the job that made
+		// it. But the next call may succeed, for example when the server of Prepare's token is up again.
+		return &retry.Class{NonRetryable: true}
+	}
 	cause := x.once
 	if cause == nil && x.needsProof && x.last.mayBeDone {
 		cause = fmt.Errorf(

@@ -62,10 +62,11 @@ func TestPrepareStops(t *testing.T) {
 		err  error
 		text string
 	}{
-		{"the first", 1, errReset, "after 1 attempt" + failed},
-		{"the second", 2, errReset, "after 2 attempts" + failed + " (the attempt before: 503 Service Unavailable)"},
-		{"retry.After has no effect", 1, retry.After(time.Second, errReset), "after 1 attempt" + failed},
-		{"an error that panics", 1, panicker{"Unwrap"}, "after 1 attempt: retryhttp: Prepare: retryhttp: error of type retryhttp_test.panicker panicked: bug in Unwrap"},
+		{"the first", 1, errReset, "not retryable after 1 attempt" + failed},
+		{"the second", 2, errReset, "not retryable after 2 attempts" + failed + " (the attempt before: 503 Service Unavailable)"},
+		{"retry.After has no effect", 1, retry.After(time.Second, errReset), "not retryable after 1 attempt" + failed},
+		{"a permanent error", 1, retry.Permanent(errReset), "permanent error after 1 attempt" + failed},
+		{"an error that panics", 1, panicker{"Unwrap"}, "permanent error after 1 attempt: retryhttp: Prepare: retryhttp: error of type retryhttp_test.panicker panicked: bug in Unwrap"},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			checked, opened, closed, req := 0, 0, 0, request(t, "PUT")
@@ -82,9 +83,44 @@ func TestPrepareStops(t *testing.T) {
 				return &body{Reader: strings.NewReader("data"), onClose: func() { closed++ }}, nil
 			}
 			req.Body, _ = req.GetBody()
-			assert.Equal(t, fmt.Sprint(tt.at-1, " sent: permanent error ", tt.text), ask(t, tr, req, 503))
+			assert.Equal(t, fmt.Sprint(tt.at-1, " sent: ", tt.text), ask(t, tr, req, 503))
 			assert.Equal(t, []int{tt.at - 1, tt.at, tt.at}, []int{checked, opened, closed})
 		})
+	}
+}
+
+// An error of Prepare or GetBody ends the call, but not a loop around it, and not the job that made
+// it. The server of a token may be up again when the next call is made.
+func TestPrepareThatFailsMayWorkInTheNextCall(t *testing.T) {
+	for name, edit := range map[string]func(*retryhttp.Transport, *http.Request, error){
+		"Prepare": func(tr *retryhttp.Transport, _ *http.Request, err error) {
+			tr.Prepare = func(*http.Request, int, error) error { return err }
+		},
+		"GetBody": func(_ *retryhttp.Transport, req *http.Request, err error) {
+			req.GetBody = func() (io.ReadCloser, error) { return nil, err }
+		},
+	} {
+		for _, tt := range []struct {
+			err  error
+			more bool
+		}{
+			{errReset, true}, {retry.After(time.Second, errReset), true}, {context.DeadlineExceeded, true},
+			{&retry.Error{Reason: retry.ReasonExhausted, Attempts: 2, Err: errReset}, true}, {retry.Permanent(errReset), false},
+		} {
+			bubble(t, fmt.Sprint(name, tt.err), func(t *testing.T) {
+				tr, req, calls := &retryhttp.Transport{Base: script(200), Policy: retry.Policy{MaxAttempts: 3}}, request(t, "PUT"), 0
+				edit(tr, req, tt.err)
+				once := func(context.Context) error {
+					calls++
+					_, err := (&http.Client{Transport: tr}).Do(req)
+					return err
+				}
+				_ = retry.Do(t.Context(), retry.Policy{MaxAttempts: 2}, once)
+				assert.Equal(t, map[bool]int{true: 2, false: 1}[tt.more], calls)
+				d, _ := retry.Once(t.Context(), retry.Policy{MaxAttempts: 2}, retry.Attempt{Number: 1}, once)
+				assert.Equal(t, tt.more, d.Reason == retry.ReasonRetry)
+			})
+		}
 	}
 }
 

@@ -36,7 +36,8 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 // confirm that the body is still the same. This means that the server has sent the whole body
 // instead of the missing bytes, or bytes with another ETag or without an ETag. The whole body is no
 // error if the caller has not read a byte yet, and the ETag is the same. After ErrChanged, start
-// the download from its beginning.
+// the download from its beginning. A BrokenError is not permanent, so [retry.Do] around the request
+// and the reading of its body does so.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
 // whyNot returns why Transport.Resume does not apply to the response that the caller gets. It
@@ -283,7 +284,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	case d.closed:
 		return 0, http.ErrBodyReadAfterClose
 	case err != nil:
-		return 0, &BrokenError{d.off, asNetError(err)}
+		return 0, &BrokenError{d.off, asNetError(unmarked(err))}
 	case got.over:
 		return 0, io.EOF
 	}
@@ -292,6 +293,21 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	n, err := d.advance(got.n, got.err)
 	d.broke = err
 	return n, nil
+}
+
+// The function `unmarked` removes the mark of retry.Permanent from the error of a call that has
+// failed to fetch the missing bytes. The mark has ended this call. But a loop or a job that makes
+// the whole download may begin it anew.
+func unmarked(err error) error {
+	e, is := err.(*retry.Error)
+	if !is || !retry.IsPermanent(e.Err) {
+		return err
+	}
+	inner := errors.Unwrap(e.Err)
+	if inner != nil && !retry.IsPermanent(inner) && inner.Error() == e.Err.Error() {
+		e.Err = inner
+	}
+	return err
 }
 
 // isEnd reports whether resp is a 416 which says that a body of unknown length ends at off. Most

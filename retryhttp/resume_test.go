@@ -259,6 +259,47 @@ func TestResumeFromTheBeginning(t *testing.T) {
 	}
 }
 
+// If the missing bytes cannot be fetched, a loop around the request and the reading of its body
+// begins the download anew, even if the call for the missing bytes has ended with a permanent error.
+func TestADownloadBeginsAnew(t *testing.T) {
+	wrong := func(edit func(*http.Response)) func(int, *http.Response) {
+		return func(n int, resp *http.Response) {
+			if n == 2 {
+				edit(resp)
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		edit func(int, *http.Response)
+		as   any
+	}{
+		{"another ETag", wrong(func(resp *http.Response) { resp.Header.Set("Etag", `"v2"`) }), nil},
+		{"the signature of the URL has expired", wrong(func(resp *http.Response) { resp.StatusCode = 403 }), new(*retryhttp.StatusError)},
+		{"a wrong Content-Range", wrong(func(resp *http.Response) { resp.Header.Set("Content-Range", "bytes 0-9/10") }), nil},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			base, runs := &source{text: "0123456789", cuts: []int{5, -1}, edit: tt.edit}, 0
+			var first error
+			err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2}, func(context.Context) error {
+				runs++
+				got, err := download(t, base, resuming)
+				if err == nil {
+					assert.Equal(t, "0123456789", got)
+				}
+				first = cmp.Or(first, err)
+				return err
+			})
+			assert.NoError(t, err)
+			assert.Equal(t, 2, runs)
+			assert.ErrorContains(t, first, "permanent error after 2 attempts")
+			if tt.as != nil {
+				assert.ErrorAs(t, first, tt.as)
+			}
+		})
+	}
+}
+
 // If Resume does not apply, the caller gets the body as Base made it, and the error of a Read says
 // why Resume does not apply.
 func TestNotResumed(t *testing.T) {

@@ -251,16 +251,17 @@ type Transport struct {
 	// processed it. If Idempotent is nil, the function Idempotent decides.
 	Idempotent func(*http.Request) bool
 
-	// Prepare is called before each attempt. It gets the request that is about to be sent, the number
-	// of the attempt, and the error that Check returned for the previous attempt. In the first
-	// attempt, the number is 1 and the error is nil. The request is a copy of the caller's request.
-	// Prepare may change it: set headers, sign the request again, or replace a token. Prepare is also
-	// called for the request of a redirect, so compare its host before you set a token. If Prepare
-	// replaces Body, it must replace GetBody too. The new body may read from the old body, which is
-	// closed after the new body. If Prepare returns an error, the request is not sent, and the call
-	// fails with this error. But if AttemptTimeout has passed when Prepare returns, and the error is
-	// nil or the error of the context, the attempt fails with a timeout. If Prepare is nil, each
-	// request is sent unchanged.
+	// Prepare is called before each attempt. It gets the request that is about to be sent, the
+	// number of the attempt, and the error that Check returned for the previous attempt. In the
+	// first attempt, the number is 1 and the error is nil. The request is a copy of the caller's
+	// request. Prepare may change it: set headers, sign the request again, or replace a token.
+	// Prepare is also called for the request of a redirect, so compare its host before you set a
+	// token. If Prepare replaces Body, it must replace GetBody too. The new body may read from the
+	// old body, which is closed after the new body. If Prepare returns an error, the request is not
+	// sent, and the call fails with this error, with ReasonNonRetryable. A loop or a queue around
+	// the call may make another call, unless the error is one of retry.Permanent. But if
+	// AttemptTimeout has passed when Prepare returns, and the error is nil or the error of the
+	// context, the attempt fails with a timeout. If Prepare is nil, each request is sent unchanged.
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It
