@@ -228,12 +228,14 @@ func (a *attempt) max() int {
 }
 
 // mayBeRepeated reports whether the request of the attempt a may be sent again, by its Transport or
-// by a Transport above. If a is nil, the caller may send the request again.
+// by a Transport above. If a is nil, the caller may send the request again. With a HealthyAfter,
+// every attempt may count as the first.
 func (a *attempt) mayBeRepeated() bool {
 	again := a == nil
 	for ; a != nil && !again; a = attemptIn(a.x.Context) {
 		most := a.max()
-		again = most == retry.Unlimited || a.number < most
+		again = most == retry.Unlimited || a.number < most ||
+			most > 1 && a.x.policy.HealthyAfter > 0
 	}
 	return again
 }

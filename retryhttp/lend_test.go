@@ -144,6 +144,8 @@ func TestLeaseOfEachAttempt(t *testing.T) {
 		{"two attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, false, 0, "2 2"},
 		{"four attempts", []int{3}, 9, &retry.Policy{MaxAttempts: 4}, false, 0, "2 1 0 0"},
 		{"unlimited attempts", []int{1}, 9, &retry.Policy{MaxAttempts: retry.Unlimited, Backoff: retry.Fixed(time.Nanosecond)}, false, 0, "0 0"},
+		{"two attempts, each of which may count as the first", []int{3}, 9, &retry.Policy{MaxAttempts: 2, HealthyAfter: time.Hour}, false, 0, "2 1"},
+		{"one attempt, and HealthyAfter", []int{3}, 9, &retry.Policy{MaxAttempts: 1, HealthyAfter: time.Hour}, false, 0, "3"},
 		{"a policy that never retries", []int{3}, 9, new(retry.Policy), false, 0, "3"},
 		{"two attempts, and a Transport below that sends once", []int{3}, 9, &retry.Policy{MaxAttempts: 2}, true, 0, "2 2"},
 		{"a policy that never retries, and a Transport below", []int{3}, 9, new(retry.Policy), true, 0, "3"},

@@ -245,6 +245,8 @@ func judgeText(text string) verdict {
 		begins("http: server gave HTTP response to HTTPS client"),
 		begins("stopped after 10 redirects"),
 		begins("net/http: invalid "),
+		begins("http: invalid header field "), // of an http.ClientConn, since Go 1.26
+		begins("http: invalid method "),
 		begins("net/http: can't write control character in Request.URL"),
 		begins("invalid Trailer key "),
 		begins("http: nil Request."),

@@ -118,6 +118,10 @@ func Status(code int, wait time.Duration) Fault {
 			ContentLength: int64(len(text)),
 			Request:       req,
 		}
+		if req.Method == http.MethodHead || code == http.StatusNoContent ||
+			code == http.StatusNotModified {
+			resp.Body = http.NoBody // RFC 9110 section 6.4.1
+		}
 		if wait > 0 {
 			seconds := (wait-1)/time.Second + 1
 			resp.Header.Set("Retry-After", strconv.FormatInt(int64(seconds), 10))

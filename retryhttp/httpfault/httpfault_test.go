@@ -202,3 +202,15 @@ type closer func()
 func (c closer) Close() error { c(); return nil }
 
 func (c closer) CloseIdleConnections() { c() }
+
+// The answer to a HEAD, a 204 and a 304 have no body, as from a server.
+func TestStatusWithoutABody(t *testing.T) {
+	for _, tt := range []struct {
+		method string
+		status int
+	}{{"HEAD", 503}, {"GET", 204}, {"GET", 304}} {
+		resp, err := httpfault.New(nil, httpfault.Status(tt.status, 0)).RoundTrip(httptest.NewRequest(tt.method, "http://example.test", nil))
+		require.NoError(t, err)
+		assert.Equal(t, http.NoBody, resp.Body, tt)
+	}
+}
