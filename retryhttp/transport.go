@@ -64,6 +64,7 @@ import (
 //	  retrynet.Permanent knows: bad
 //	  certificate, unsupported scheme
 //	any other error of Base            yes                             RFC 9110 section 9.2.2
+//	an error of Prepare or GetBody     no      not_retryable           the request was not sent
 //	AttemptTimeout, no response        yes                             the policy
 //	the request's context is done      no      canceled, deadline      the caller
 //	Retry-After above MaxRetryAfter    no      retry_after_too_long    the policy
