@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -299,16 +300,13 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 // failed to fetch the missing bytes. The mark has ended this call. But a loop or a job that makes
 // the whole download may begin it anew.
 func unmarked(err error) error {
-	e, is := err.(*retry.Error)
-	if !is || !retry.IsPermanent(e.Err) {
-		return err
-	}
-	inner := errors.Unwrap(e.Err)
-	if inner != nil && !retry.IsPermanent(inner) && inner.Error() == e.Err.Error() {
-		e.Err = inner
+	if e, is := err.(*retry.Error); is && reflect.TypeOf(e.Err) == markType {
+		e.Err = errors.Unwrap(e.Err)
 	}
 	return err
 }
+
+var markType = reflect.TypeOf(retry.Permanent(ErrChanged)) // has no exported name
 
 // isEnd reports whether resp is a 416 which says that a body of unknown length ends at off. Most
 // servers send no ETag with a 416. If there is an ETag, it must be the ETag of this body.
