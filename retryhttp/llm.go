@@ -26,8 +26,9 @@ import (
 //   - A 409 is retried, and so is Groq's 498 (no capacity).
 //   - A POST is retried even if the server may have processed it.
 //   - An attempt is retried if its JSON body of up to 8 MiB breaks off.
-//   - An attempt is retried if its stream fails before the first piece of the answer. The stream
-//     may fail by an error event, by its end, by AttemptTimeout or by StallTimeout.
+//   - An attempt is retried if its stream fails before the first piece of the answer, and within
+//     its first 1 MiB. The stream may fail by an error event, by its end, by AttemptTimeout or by
+//     StallTimeout.
 //
 // The Transport also reads the headers of the vendors, as VendorAdvice does. If the answer to an
 // attempt is lost or late, the server may execute and bill both this attempt and the next one.
