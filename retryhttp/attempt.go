@@ -73,7 +73,6 @@ func (a *attempt) send() (*http.Response, error) {
 		return nil, noResult(a.x.t.base())
 	}
 	a.status = resp.StatusCode
-	withoutContent(a.req, resp)
 	if isReplayable(a.req) {
 		a.before = a.sent.repeated(resp)
 	}

@@ -22,19 +22,6 @@ func cancelAtEnd(
 	return b
 }
 
-// withoutContent sets the Body of a response without content to http.NoBody, as net/http does over
-// HTTP/1. Over HTTP/2, net/http uses a type of its own. The context of the attempt would then last
-// until the caller closes a body that does not exist.
-func withoutContent(req *http.Request, resp *http.Response) {
-	if resp.ProtoMajor < 2 || resp.Trailer != nil || req.Method == http.MethodConnect {
-		return
-	}
-	if req.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent ||
-		resp.StatusCode == http.StatusNotModified || first(resp, "Content-Length") == "0" {
-		resp.Body = http.NoBody
-	}
-}
-
 // A responseBody is the body of a response as the caller gets it. It cancels the context of its
 // attempt when it has been read to its end, after a failed Read, and on Close. While an upload goes
 // on, the end and Close leave this to the upload: see endAfterUpload.

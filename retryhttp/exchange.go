@@ -203,6 +203,10 @@ func (x *exchange) attempt(ctx context.Context) error {
 		end = a.endAfterUpload
 	}
 	if x.resp != nil && x.resp.Body != nil && x.resp.Body != http.NoBody {
+		// Over HTTP/2, this may be the body of a 204 or of the answer to a HEAD. It must not be replaced
+		// by http.NoBody, because Base may have wrapped it to see its Close. Its context must not end
+		// before the body, because the server may still be at work, or send trailers.
+		//
 		// This must come after Check, which may read the body, close it, and set another body.
 		x.resp.Body = cancelAtEnd(x.resp.Body, a.cancel, end, &a.body)
 	} else {

@@ -308,10 +308,7 @@ func (r *race) join() bool {
 func (q *raceRequest) send() {
 	base := q.r.h.base()
 	q.resp, q.err = base.RoundTrip(q.req)
-	switch {
-	case q.resp != nil:
-		withoutContent(q.req, q.resp)
-	case q.err == nil:
+	if q.resp == nil && q.err == nil {
 		q.err = noResult(base)
 	}
 }

@@ -340,11 +340,12 @@ type Transport struct {
 
 // RoundTrip sends a request until an attempt succeeds or the policy says to stop. It returns the
 // last response, whatever its status, with an unread body. Read the body to its end or close it:
-// this releases the context of the attempt. A server may send a success without a body before it
-// has read the whole body of the request. Over HTTP/2 the upload then goes on, and the context ends
-// after it. But if Base itself sends the request twice, or does not report to net/http/httptrace,
-// the upload may end at the success. If the last attempt failed, [ErrorOf] says why there was no
-// further attempt.
+// this releases the context of the attempt. Over HTTP/2, close even the body of a response without
+// content, such as a 204 or the answer to a HEAD. A server may send a success without a body before
+// it has read the whole body of the request. Over HTTP/2 the upload then goes on, and the context
+// ends after it. But if Base itself sends the request twice, or does not report to
+// net/http/httptrace, the upload may end at the success. If the last attempt failed, [ErrorOf] says
+// why there was no further attempt.
 //
 // RoundTrip returns an error and no response in four cases:
 //
