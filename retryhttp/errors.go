@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"reflect"
 	"time"
 
 	"github.com/goretry/retry"
@@ -13,6 +15,24 @@ import (
 // An unsentError is the error of an attempt whose request was not passed to Base. It ends the call,
 // and Check does not get it.
 type unsentError struct{ error }
+
+// A pastError wraps an error that must not decide about a call around this call: it is permanent
+// only for this call, or its wait is over. errors.Is and errors.As find the errors in it, but the
+// functions of package retry find no mark of retry.Permanent and no wait.
+type pastError struct{ error }
+
+func (e pastError) Is(target error) bool { return errors.Is(e.error, target) }
+
+func (e pastError) As(target any) bool {
+	switch t := reflect.TypeOf(target).Elem(); {
+	case t.Kind() == reflect.Interface, t == markType, t == reflect.TypeFor[*retry.Error]():
+		return false
+	default:
+		return errors.As(e.error, target)
+	}
+}
+
+var markType = reflect.TypeOf(retry.Permanent(io.EOF)) // this type is not exported
 
 // A timeoutError is the error of an attempt that AttemptTimeout ended.
 type timeoutError struct {

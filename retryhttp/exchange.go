@@ -97,6 +97,9 @@ func (x *exchange) loopPolicy() retry.Policy {
 	if x.gate = x.t.Gate.newPassage(x); x.gate != nil || p.Enter != nil {
 		p.Enter = x.enter
 	}
+	if retryIf := p.RetryIf; retryIf != nil {
+		p.RetryIf = func(err error) bool { return x.unprepared || retryIf(err) }
+	}
 	x.once = x.cannotRepeat()
 	// If the request cannot be sent again, it does not matter what the server has processed.
 	x.needsProof = x.once == nil && !x.t.idempotent(x.req)
@@ -294,7 +297,7 @@ func (x *exchange) unsent(what string, err error) error {
 	}
 	err = fmt.Errorf("%s: %w", what, err)
 	if x.failure != nil {
-		err = fmt.Errorf("%w (the attempt before: %w)", err, x.failure)
+		err = fmt.Errorf("%w (the attempt before: %w)", err, pastError{x.failure})
 	}
 	return err
 }

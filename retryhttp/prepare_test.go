@@ -8,9 +8,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
@@ -87,6 +89,26 @@ func TestPrepareStops(t *testing.T) {
 			assert.Equal(t, []int{tt.at - 1, tt.at, tt.at}, []int{checked, opened, closed})
 		})
 	}
+}
+
+// The error of Prepare contains the error of the previous attempt, but not the wait of its answer,
+// which is over. RetryIf is not asked about an error of Prepare.
+func TestPrepareThatFailsAfterAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		tr := &retryhttp.Transport{Base: script(asksToWait(429, 50)), Prepare: func(_ *http.Request, attempt int, _ error) error {
+			return map[int]error{2: errReset}[attempt]
+		}, Policy: retry.Policy{MaxAttempts: 3, RetryIf: func(err error) bool {
+			asked++
+			return errors.As(err, new(*retryhttp.StatusError)) && !errors.Is(err, errReset)
+		}}}
+		_, err := tr.RoundTrip(request(t, "GET"))
+		var status *retryhttp.StatusError
+		require.ErrorAs(t, err, &status)
+		assert.Equal(t, 429, status.StatusCode)
+		assert.Equal(t, []any{retry.ReasonNonRetryable, time.Duration(0), 1}, []any{retry.ReasonOf(err), retry.RetryAfterOf(err), asked})
+		assert.ErrorContains(t, err, "(the attempt before: ")
+	})
 }
 
 // An error of Prepare or GetBody ends the call, but not a loop around it, and not the job that made

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -296,17 +295,15 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	return n, nil
 }
 
-// The function `unmarked` removes the mark of retry.Permanent from the error of a call that has
-// failed to fetch the missing bytes. The mark has ended this call. But a loop or a job that makes
-// the whole download may begin it anew.
+// The function `unmarked` hides the mark of retry.Permanent in the error of a call that has failed
+// to fetch the missing bytes. The mark has ended this call. But a loop or a job that makes the
+// whole download may begin it anew.
 func unmarked(err error) error {
-	if e, is := err.(*retry.Error); is && reflect.TypeOf(e.Err) == markType {
-		e.Err = errors.Unwrap(e.Err)
+	if e, is := err.(*retry.Error); is && retry.IsPermanent(e.Err) {
+		e.Err = pastError{e.Err}
 	}
 	return err
 }
-
-var markType = reflect.TypeOf(retry.Permanent(ErrChanged)) // has no exported name
 
 // isEnd reports whether resp is a 416 which says that a body of unknown length ends at off. Most
 // servers send no ETag with a 416. If there is an ETag, it must be the ETag of this body.

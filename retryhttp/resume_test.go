@@ -278,25 +278,42 @@ func TestADownloadBeginsAnew(t *testing.T) {
 		{"the signature of the URL has expired", wrong(func(resp *http.Response) { resp.StatusCode = 403 }), new(*retryhttp.StatusError)},
 		{"a wrong Content-Range", wrong(func(resp *http.Response) { resp.Header.Set("Content-Range", "bytes 0-9/10") }), nil},
 	} {
-		bubble(t, tt.name, func(t *testing.T) {
-			base, runs := &source{text: "0123456789", cuts: []int{5, -1}, edit: tt.edit}, 0
-			var first error
-			err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2}, func(context.Context) error {
-				runs++
-				got, err := download(t, base, resuming)
-				if err == nil {
-					assert.Equal(t, "0123456789", got)
+		for name, check := range map[string]retryhttp.CheckFunc{
+			"Check": nil, "a Check that wraps": func(req *http.Request, resp *http.Response, err error) error {
+				if failure := retryhttp.Check(req, resp, err); failure != nil {
+					return fmt.Errorf("download: %w", failure)
 				}
-				first = cmp.Or(first, err)
-				return err
+				return nil
+			},
+			"a Check that joins": func(req *http.Request, resp *http.Response, err error) error {
+				if failure := retryhttp.Check(req, resp, err); failure != nil {
+					return errors.Join(errors.New("download"), failure)
+				}
+				return nil
+			},
+		} {
+			bubble(t, tt.name+"/"+name, func(t *testing.T) {
+				base, runs := &source{text: "0123456789", cuts: []int{5, -1}, edit: tt.edit}, 0
+				tr := &retryhttp.Transport{Base: base, Policy: resuming, Resume: true, Check: check}
+				var first error
+				err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2}, func(context.Context) error {
+					runs++
+					resp := send(t, tr)
+					got, err := io.ReadAll(resp.Body)
+					if err == nil {
+						assert.Equal(t, "0123456789", string(got))
+					}
+					first = cmp.Or(first, err)
+					return err
+				})
+				assert.NoError(t, err)
+				assert.Equal(t, 2, runs)
+				assert.ErrorContains(t, first, "permanent error after ")
+				if tt.as != nil {
+					assert.ErrorAs(t, first, tt.as)
+				}
 			})
-			assert.NoError(t, err)
-			assert.Equal(t, 2, runs)
-			assert.ErrorContains(t, first, "permanent error after 2 attempts")
-			if tt.as != nil {
-				assert.ErrorAs(t, first, tt.as)
-			}
-		})
+		}
 	}
 }
 
