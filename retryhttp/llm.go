@@ -28,7 +28,7 @@ import (
 //   - An attempt is retried if its JSON body of up to 8 MiB breaks off.
 //   - An attempt is retried if its stream fails before the first piece of the answer, and within
 //     its first 1 MiB. The stream may fail by an error event, by its end, by AttemptTimeout or by
-//     StallTimeout.
+//     StallTimeout. An event that says that a tool has begun its work counts as a piece.
 //
 // The Transport also reads the headers of the vendors, as VendorAdvice does. If the answer to an
 // attempt is lost or late, the server may execute and bill both this attempt and the next one.
@@ -40,14 +40,17 @@ import (
 // decompresses. If the body says that the account cannot pay, for example by insufficient_quota,
 // the error is permanent, whatever the status is, and its text says that the account cannot pay.
 // The error is also permanent if OpenAI says that the request has more tokens than the account may
-// send in a minute. A wait in the body counts like a Retry-After: a 403 or 413 is retried (see
-// [AdviceOf]), and the longer of the two waits applies. The body may have the wait in a
-// google.rpc.RetryInfo, in the metadata.headers of OpenRouter, or in the message of OpenAI's
-// rate_limit_exceeded ("Please try again in 1.5s"). If the body takes longer than a second, the
-// attempt is canceled, and the caller can read only the bytes that have arrived. The limit of a
-// second needs a Base whose bodies end with the context of the request, such as [http.Transport].
-// If AttemptTimeout passes while the body is read, the attempt fails with a timeout. The status and
-// the Retry-After of the response are then ignored.
+// send in a minute, or if Gemini says quota_exceeded, which is the quota of a day.
+//
+// A wait in the body counts like a Retry-After, and the longer of the two waits applies. A 402, 403
+// or 413 with a wait is retried: OpenRouter sends a 402, and [AdviceOf] explains the others. The
+// body may have the wait in a google.rpc.RetryInfo, in the metadata.headers of OpenRouter, or in
+// the message of OpenAI's rate_limit_exceeded ("Please try again in 1.5s").
+//
+// If the body takes longer than a second, the attempt is canceled, and the caller can read only the
+// bytes that have arrived. The limit of a second needs a Base whose bodies end with the context of
+// the request, such as [http.Transport]. If AttemptTimeout passes while the body is read, the
+// attempt fails with a timeout. The status and the Retry-After of the response are then ignored.
 //
 // Over HTTP/2, a Read of net/http may go on after its context has ended. The call then waits for
 // the Read, longer than a second and longer than AttemptTimeout. This happens in two cases: the
@@ -102,10 +105,11 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	e.advice.Wait = max(e.advice.Wait, asked.Wait)
 	e.unpaid = said.unpaid()
 	switch {
-	case e.unpaid != "", said.isTooLarge():
+	case e.unpaid != "", said.isAboveLimit():
 		e.advice.Verdict = Never
 	case e.advice.Verdict == Never:
 	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull,
+		resp.StatusCode == http.StatusPaymentRequired && e.advice.Wait > 0, // OpenRouter
 		asked.Verdict == Again:
 		e.advice.Verdict = Again
 	}
@@ -222,7 +226,7 @@ func (f *failureLLM) streamError(resp *http.Response, data []byte) error {
 // fields.
 type failureLLM struct {
 	Type, Message string
-	ErrorType     string          `json:"error_type"` // sent by Text Generation Inference
+	ErrorType     string          `json:"error_type"` // sent by OpenRouter, TGI
 	Status        string          // sent by Gemini
 	Code          json.RawMessage // sent by OpenAI: a text, a number or null
 	Details       json.RawMessage // sent by Gemini: a list; sent by Anthropic: an object
@@ -255,7 +259,10 @@ func failureIn(data []byte) (found failureLLM) {
 	var e struct {
 		failureLLM
 		Error    json.RawMessage
-		Response struct{ Error json.RawMessage }
+		Response struct {
+			Error     json.RawMessage
+			ErrorType string `json:"error_type"` // sent by OpenRouter
+		}
 	}
 	_ = json.Unmarshal(data, &e) // a field of another type is ignored
 	found, inner, event := e.failureLLM, e.Error, e.Type
@@ -268,6 +275,7 @@ func failureIn(data []byte) (found failureLLM) {
 	case text == "" && isError(inner):
 		found = failureLLM{isError: true}
 		_ = json.Unmarshal(inner, &found)
+		found.ErrorType = cmp.Or(found.ErrorType, e.Response.ErrorType)
 	case text != "" || failed:
 		// There is no error object to read. The fields next to the key "error" are already in `found`.
 		found.Message, found.isError = cmp.Or(found.Message, text), true
@@ -364,7 +372,7 @@ func (f *failureLLM) detailCode() string {
 func (f *failureLLM) isFinal() bool {
 	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves `status` 0
 	again := isTransient(status) || status == http.StatusConflict || status == statusFull
-	return f.nameIn(finalLLM) != "" || f.isTooLarge() || status >= 400 && status <= 599 && !again
+	return f.nameIn(finalLLM) != "" || f.isAboveLimit() || status >= 400 && status <= 599 && !again
 }
 
 // nameIn returns the first code, type or Status of the failure that is in the list `names`, or ""
@@ -379,10 +387,12 @@ func (f *failureLLM) nameIn(names []string) string {
 	return ""
 }
 
-// isTooLarge reports whether OpenAI says that the request has more tokens than the account may send
-// in a minute. The code of this error is rate_limit_exceeded, and the status is 429.
-func (f *failureLLM) isTooLarge() bool {
-	return strings.Contains(f.Message, "must be reduced in order to run successfully")
+// isAboveLimit reports whether a failure is about a limit that no attempt of this call can keep.
+// With a 429, OpenAI says that the request has more tokens than the account may send in a minute,
+// and the Interactions API of Gemini says that the quota of the day is used up.
+func (f *failureLLM) isAboveLimit() bool {
+	return strings.Contains(f.Message, "must be reduced in order to run successfully") ||
+		f.code() == "quota_exceeded"
 }
 
 // The method `unpaid` returns the code, or the words of the message, that say that the account
@@ -534,7 +544,11 @@ var (
 		"PERMISSION_DENIED", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED", "ALREADY_EXISTS", // Gemini
 		"invalid_request", "failed_precondition", "out_of_range", "parameter_unknown", // Gemini
 		"authentication", "permission_denied", "not_found", "model_not_found", // Gemini
-		"already_exists", "unimplemented", // Gemini
+		"already_exists", "unimplemented", "missing_thought_signature", // Gemini
+		"safety", "recitation", "language", "prohibited_content", "spii", "blocklist", // Gemini
+		"image_safety", "image_prohibited_content", "image_recitation", "content_blocked", // Gemini
+		"invalid_api_key",                            // OpenAI, OpenRouter
+		"payload_too_large",                          // OpenRouter
 		"validation", "template_error", "tool_error", // Text Generation Inference
 	}
 )
