@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -295,11 +296,18 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	return n, nil
 }
 
-// The function `unmarked` hides the mark of retry.Permanent in the error of a call that has failed
-// to fetch the missing bytes. The mark has ended this call. But a loop or a job that makes the
-// whole download may begin it anew.
+// The function `unmarked` removes the mark of retry.Permanent from the error of a call that has
+// failed to fetch the missing bytes. A mark that a Check has wrapped is hidden. The mark has ended
+// this call. But a loop or a job that makes the whole download may begin it anew.
 func unmarked(err error) error {
-	if e, is := err.(*retry.Error); is && retry.IsPermanent(e.Err) {
+	e, is := err.(*retry.Error)
+	if !is {
+		return err
+	}
+	if reflect.TypeOf(e.Err) == markType {
+		e.Err = errors.Unwrap(e.Err)
+	}
+	if retry.IsPermanent(e.Err) {
 		e.Err = pastError{e.Err}
 	}
 	return err

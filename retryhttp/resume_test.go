@@ -309,8 +309,12 @@ func TestADownloadBeginsAnew(t *testing.T) {
 				assert.NoError(t, err)
 				assert.Equal(t, 2, runs)
 				assert.ErrorContains(t, first, "permanent error after ")
+				assert.False(t, retry.IsPermanent(first))
 				if tt.as != nil {
 					assert.ErrorAs(t, first, tt.as)
+				}
+				if name == "Check" && tt.name == "another ETag" {
+					assert.Equal(t, retryhttp.ErrChanged, retry.Unwrap(first), "the error of a plain Check is not wrapped")
 				}
 			})
 		}
