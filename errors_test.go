@@ -247,6 +247,12 @@ func play(script []line) func(context.Context) error {
 	}
 }
 
+// timedOut wraps an error as retryhttp does if a call ended by a deadline.
+type timedOut struct{ error }
+
+func (e timedOut) Unwrap() error { return e.error }
+func (timedOut) Timeout() bool   { return true }
+
 // The text of an Error says how a call ended: the last error, why there is no further attempt, and
 // which timeout ended the attempt. If the last error is only a timeout, the text also shows the
 // last error before it.
@@ -298,6 +304,10 @@ func TestErrorTextSaysHowACallEnded(t *testing.T) {
 			"deadline exceeded after 2 attempts (1s waited, context deadline exceeded): context deadline exceeded; before that: 403 quota exhausted"},
 		{"an empty Budget after a timeout", second, func(ctx context.Context) context.Context { return retry.WithBudget(ctx, &retry.Budget{Size: 1}) }, []line{quota, line{err: os.ErrDeadlineExceeded}},
 			"retry budget exhausted after 2 attempts (1s waited, a retry would have waited 1s): i/o timeout; before that: 403 quota exhausted"},
+		{"an Error that has a Before", second, nil, []line{line{err: get(&retry.Error{Reason: retry.ReasonDeadline, Attempts: 1, Err: os.ErrDeadlineExceeded, Before: busy.err})}, line{err: os.ErrDeadlineExceeded}},
+			`attempts exhausted after 4 attempts (3s waited): i/o timeout; before that: Get "/x": retry: deadline exceeded after 1 attempt: i/o timeout; before that: 503 Service Unavailable`},
+		{"an Error whose Err is more than a timeout, in an error that is a timeout", second, nil, []line{line{err: timedOut{&retry.Error{Reason: retry.ReasonDeadline, Attempts: 1, Err: busy.err}}}, line{err: os.ErrDeadlineExceeded}},
+			"attempts exhausted after 4 attempts (3s waited): i/o timeout; before that: retry: deadline exceeded after 1 attempt: 503 Service Unavailable"},
 		{"failures before an attempt that ran past HealthyAfter are not shown", with(second, func(p *retry.Policy) { p.HealthyAfter, p.MaxAttempts = time.Minute, 2 }), nil,
 			[]line{quota, line{takes: time.Minute, err: os.ErrDeadlineExceeded}, line{err: os.ErrDeadlineExceeded}},
 			"attempts exhausted after 3 attempts (2s waited, 2 count, because attempt 2 ran past HealthyAfter): i/o timeout"},

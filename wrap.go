@@ -146,7 +146,7 @@ func (in *inspected) read(err error, timedOut, inner bool) {
 		case *unmadeError:
 			in.unmade = in.unmade || !inner
 		case *Error:
-			inner = true
+			inner, timedOut = true, false // an error that wraps e may have the method Timeout of e.Err
 			// The outer call decides by the last error of the inner call, and not by the Reason of the
 			// inner call. ReasonInvalid is the exception: the error of an invalid call is permanent.
 			if e == nil {
@@ -154,6 +154,7 @@ func (in *inspected) read(err error, timedOut, inner bool) {
 				return
 			}
 			in.permanent = in.permanent || e.Reason == ReasonInvalid
+			in.said = in.said || e.Before != nil // the text of e contains the text of Before
 			if err = e.Err; err == nil {
 				_, is := e.Cause.(*endedError)
 				in.said = in.said || !is

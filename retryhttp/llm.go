@@ -28,7 +28,8 @@ import (
 //   - An attempt is retried if its JSON body of up to 8 MiB breaks off.
 //   - An attempt is retried if its stream fails before the first piece of the answer, and within
 //     its first 1 MiB. The stream may fail by an error event, by its end, by AttemptTimeout or by
-//     StallTimeout. An event that says that a tool has begun its work counts as a piece.
+//     StallTimeout. The event [DONE] counts as a piece, and so does an event that says that a tool
+//     has begun its work.
 //
 // The Transport also reads the headers of the vendors, as VendorAdvice does. If the answer to an
 // attempt is lost or late, the server may execute and bill both this attempt and the next one.
@@ -39,13 +40,13 @@ import (
 // first piece of the answer. It cannot read a compressed body, except a gzip body that net/http
 // decompresses. If the body says that the account cannot pay, for example by insufficient_quota,
 // the error is permanent, whatever the status is, and its text says that the account cannot pay.
-// The error is also permanent if OpenAI says that the request has more tokens than the account may
-// send in a minute, or if Gemini says quota_exceeded, which is the quota of a day.
+// The error is also permanent if the vendor says that the request has more tokens than the account
+// may send in a minute, or that the limit of hours, a day, a week or a month is reached.
 //
 // A wait in the body counts like a Retry-After, and the longer of the two waits applies. A 402, 403
 // or 413 with a wait is retried: OpenRouter sends a 402, and [AdviceOf] explains the others. The
 // body may have the wait in a google.rpc.RetryInfo, in the metadata.headers of OpenRouter, or in
-// the message of OpenAI's rate_limit_exceeded ("Please try again in 1.5s").
+// the message of a rate limit of OpenAI or Moonshot ("Please try again in 1.5s").
 //
 // If the body takes longer than a second, the attempt is canceled, and the caller can read only the
 // bytes that have arrived. The limit of a second needs a Base whose bodies end with the context of
@@ -187,6 +188,9 @@ func judgeLLM(resp *http.Response, event string, data []byte) (more bool, err er
 	if !found.isError {
 		return found.isOpening(event, data), nil
 	}
+	if cmp.Or(found.event, event) == "response.failed" && found.isSilent() {
+		return true, nil // Azure sends the words of the error in the next event
+	}
 	return false, found.streamError(resp, data)
 }
 
@@ -214,7 +218,7 @@ func (f *failureLLM) streamError(resp *http.Response, data []byte) error {
 	failed := &StreamError{
 		Type:    cmp.Or(f.Type, f.ErrorType, f.Status, f.code()),
 		Message: f.Message,
-		Data:    data, wait: f.wait(resp), unpaid: f.unpaid(),
+		Data:    data, wait: max(f.wait(resp), VendorAdvice(resp).Wait), unpaid: f.unpaid(),
 	}
 	if failed.unpaid != "" || f.isFinal() {
 		return retry.Permanent(failed)
@@ -251,9 +255,12 @@ func isFailed(event string) bool { return event == "error" || event == "response
 // element, because Gemini sends a list if the request did not ask for a stream of events.
 func failureIn(data []byte) (found failureLLM) {
 	data = firstValue(data)
-	if list := []json.RawMessage(nil); bytes.HasPrefix(data, []byte("[")) {
-		if json.Unmarshal(data, &list) == nil && len(list) > 0 {
-			data = list[0]
+	if bytes.HasPrefix(data, []byte("[")) {
+		list := json.NewDecoder(bytes.NewReader(data))
+		_, _ = list.Token() // the bracket
+		var first json.RawMessage
+		if list.Decode(&first) == nil {
+			data = first
 		}
 	}
 	var e struct {
@@ -291,8 +298,7 @@ func failureIn(data []byte) (found failureLLM) {
 // answer. The event must not be an error. The parameters are the name and the data of the event.
 // Some vendors write the type of an event into the data, and others only into the name.
 func (f *failureLLM) isOpening(event string, data []byte) bool {
-	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data) ||
-		string(data) == "[DONE]" // the end of a stream of OpenAI that has no answer
+	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data)
 }
 
 // isEmptyChunk reports whether `data` is a chunk of a chat completion without a piece of the
@@ -307,7 +313,7 @@ func isEmptyChunk(data []byte) bool {
 		}
 		Usage *struct{} // in the last chunk, whose list of choices is empty; vLLM: in each chunk
 	}
-	if json.Unmarshal(data, &chunk) != nil || chunk.Choices == nil {
+	if len(data) > longestPart || json.Unmarshal(data, &chunk) != nil || chunk.Choices == nil {
 		return false
 	}
 	if chunk.Usage != nil && len(chunk.Choices) == 0 {
@@ -351,9 +357,16 @@ type detailLLM struct {
 	Reason     string // a field of google.rpc.ErrorInfo
 }
 
+// longestPart limits the parts of an event that are decoded into lists and maps. A server could
+// send a megabyte of empty elements, each of which would take 50 bytes, and no deadline ends the
+// decoding.
+const longestPart = 16 << 10
+
 // The method `details` returns the list "details" of an error of Gemini.
 func (f *failureLLM) details() (list []detailLLM) {
-	_ = json.Unmarshal(f.Details, &list) // fails for the object of Anthropic; then `list` is empty
+	if len(f.Details) <= longestPart {
+		_ = json.Unmarshal(f.Details, &list) // fails for the object of Anthropic; then `list` is empty
+	}
 	return list
 }
 
@@ -387,12 +400,25 @@ func (f *failureLLM) nameIn(names []string) string {
 	return ""
 }
 
+// isSilent reports whether an error has neither a code, nor a type, nor words.
+func (f *failureLLM) isSilent() bool {
+	return cmp.Or(f.Type, f.ErrorType, f.Status, f.code(), f.Message) == ""
+}
+
 // isAboveLimit reports whether a failure is about a limit that no attempt of this call can keep.
-// With a 429, OpenAI says that the request has more tokens than the account may send in a minute,
-// and the Interactions API of Gemini says that the quota of the day is used up.
 func (f *failureLLM) isAboveLimit() bool {
-	return strings.Contains(f.Message, "must be reduced in order to run successfully") ||
-		f.code() == "quota_exceeded"
+	return f.nameIn(aboveLimitLLM) != "" || f.saysOneOf(aboveLimitMessagesLLM) != ""
+}
+
+// saysOneOf returns the first of the texts `parts` that the message contains, or "" if the message
+// contains none of them.
+func (f *failureLLM) saysOneOf(parts []string) string {
+	for _, part := range parts {
+		if strings.Contains(f.Message, part) {
+			return part
+		}
+	}
+	return ""
 }
 
 // The method `unpaid` returns the code, or the words of the message, that say that the account
@@ -404,10 +430,8 @@ func (f *failureLLM) unpaid() string {
 			return billingDisabled
 		}
 	}
-	for _, words := range unpaidMessagesLLM {
-		if strings.Contains(f.Message, words) {
-			return words
-		}
+	if words := f.saysOneOf(unpaidMessagesLLM); words != "" {
+		return words
 	}
 	code := f.nameIn(unpaidLLM)
 	if code == "insufficient_quota" && isRateLimit(f.Message) {
@@ -452,20 +476,29 @@ func (f *failureLLM) wait(resp *http.Response) time.Duration {
 // waitInMetadata reads the wait in the headers that OpenRouter puts into the Metadata of an error.
 func (f *failureLLM) waitInMetadata(resp *http.Response) time.Duration {
 	var metadata struct{ Headers map[string]string }
+	if len(f.Metadata) > longestPart {
+		return 0
+	}
 	_ = json.Unmarshal(f.Metadata, &metadata) // fails for other metadata; then there are no headers
 	in := &http.Response{StatusCode: resp.StatusCode, Header: http.Header{}}
 	for name, value := range metadata.Headers {
 		in.Header.Set(name, value)
 	}
-	in.Header["Date"] = resp.Header["Date"]
+	if resp.StatusCode >= 400 { // an event of a stream may come long after the Date of its response
+		in.Header["Date"] = resp.Header["Date"]
+	}
 	return VendorAdvice(in).Wait
 }
 
-// waitInMessage reads the wait in the Message of a rate limit, such as "Please try again in
-// 1m2.5s." A stream of OpenAI has it nowhere else.
+// waitInMessage reads the wait in the Message of a rate limit: "Please try again in 1m2.5s" of
+// OpenAI, or "please try again after 7 seconds" of Moonshot. A stream of OpenAI has it nowhere
+// else.
 func (f *failureLLM) waitInMessage() time.Duration {
-	_, said, _ := strings.Cut(f.Message, "lease try again in ")
-	if f.code() != "rate_limit_exceeded" {
+	_, said, found := strings.Cut(f.Message, "lease try again in ")
+	if !found {
+		_, said, found = strings.Cut(f.Message, "lease try again after ")
+	}
+	if !found || f.nameIn([]string{"rate_limit_exceeded", "rate_limit_reached_error"}) == "" {
 		return 0
 	}
 	said, rest, _ := strings.Cut(cut(said), " ")
@@ -503,7 +536,7 @@ var (
 		"project_spend_limit_exceeded", "organization_usage_limit_exceeded", // OpenAI
 		"payment_required",             // Gemini
 		"exceeded_current_quota_error", // Moonshot sends it with a 429
-		"1113", "1309",                 // Zhipu and Z.ai send them with a 429
+		"1113", "1309", "1314",         // Zhipu and Z.ai send them with a 429
 		"insufficient_balance_error",                // MiniMax sends it with a 429
 		"PrepaidBillOverdue", "PostpaidBillOverdue", // Alibaba sends them with a 429
 		"Arrearage",                                    // Alibaba sends it with a 400
@@ -523,6 +556,32 @@ var (
 		"Extra usage is required for long context requests",                    // Anthropic, with a 429
 		"exceeded its monthly spending cap", "prepayment credits are depleted", // Gemini, with a 429
 		"used all available credits or reached its monthly spending limit", // xAI, with a 429
+		"Free allocated quota exceeded",                                    // Alibaba, with a 429
+		"has exhausted its free trial quota",                               // Volcengine, with a 429
+		"insufficient balance (1008)",                                      // MiniMax, with a 500
+		"No deployments available - crossed budget",                        // LiteLLM, with a 429
+	}
+
+	// aboveLimitLLM contains codes that come with a 429. An error with such a code is permanent: the
+	// limit of a day, a week or a month is reached, or the account may not use the model. The code
+	// 1300 must not be in the list, because it is Mistral's rate limit.
+	aboveLimitLLM = []string{
+		"quota_exceeded",                                       // Gemini: the quota of a day
+		"1112", "1121", "1304", "1308", "1310", "1311", "1313", // Zhipu and Z.ai
+		"1315", "1316", "1317", "1318", "1319", "1320", "1321", // Zhipu and Z.ai
+	}
+
+	// aboveLimitMessagesLLM contains parts of messages that come with a 429. If a message contains
+	// one of these parts, the error is permanent: the request has more tokens than the account may
+	// send in a minute, or the limit of hours, a week or a month is reached. The code of such an
+	// error is also the code of a limit of a minute.
+	aboveLimitMessagesLLM = []string{
+		"must be reduced in order to run successfully",                   // OpenAI
+		"hour allocated quota exceeded", "week allocated quota exceeded", // Alibaba
+		"month allocated quota exceeded",                                       // Alibaba
+		" usage quota. It will reset at ",                                      // Volcengine
+		"reached your usage limit for this period", "kimi monthly usage limit", // Kimi
+		"(2056)", // MiniMax
 	}
 
 	// finalLLM contains codes of errors. If a stream contains an error with such a code, the error is
@@ -546,9 +605,13 @@ var (
 		"authentication", "permission_denied", "not_found", "model_not_found", // Gemini
 		"already_exists", "unimplemented", "missing_thought_signature", // Gemini
 		"safety", "recitation", "language", "prohibited_content", "spii", "blocklist", // Gemini
-		"image_safety", "image_prohibited_content", "image_recitation", "content_blocked", // Gemini
-		"invalid_api_key",                            // OpenAI, OpenRouter
-		"payload_too_large",                          // OpenRouter
+		"image_safety", "image_prohibited_content", "image_recitation", "image_other", // Gemini
+		"content_blocked",                                                  // Gemini
+		"invalid_api_key",                                                  // OpenAI, OpenRouter
+		"payload_too_large", "max_tokens_exceeded", "token_limit_exceeded", // OpenRouter
+		"string_too_long", "precondition_failed", "unprocessable", "refusal", // OpenRouter
+		"content_policy_violation", "unsupported_image_format", "image_not_found", // OpenRouter
+		"content_filter",                             // Azure
 		"validation", "template_error", "tool_error", // Text Generation Inference
 	}
 )

@@ -37,8 +37,8 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 // confirm that the body is still the same. This means that the server has sent the whole body
 // instead of the missing bytes, or bytes with another ETag or without an ETag. The whole body is no
 // error if the caller has not read a byte yet, and the ETag is the same. After ErrChanged, start
-// the download from its beginning. A BrokenError is not permanent, so [retry.Do] around the request
-// and the reading of its body does so.
+// the download from its beginning. A BrokenError is not permanent, even if the error of Check is,
+// so [retry.Do] around the request and the reading of its body does so.
 var ErrChanged = errors.New("the server does not confirm that it still has the same body")
 
 // whyNot returns why Transport.Resume does not apply to the response that the caller gets. It

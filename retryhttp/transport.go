@@ -217,7 +217,7 @@ type Transport struct {
 	// Deadline of this context does not report AttemptTimeout.
 	//
 	// Each success adds the Ratio of the Budget to the Budget. A failure also adds the Ratio if its
-	// status shows that the server works. Such statuses are 400 to 499 except 408, 421, 425 and 429,
+	// status shows that the server works. Such statuses are 400 to 499 except 408, 421, 425, 429 and 498,
 	// if the response has no Retry-After.
 	Policy retry.Policy
 
@@ -259,10 +259,11 @@ type Transport struct {
 	// Prepare is also called for the request of a redirect, so compare its host before you set a
 	// token. If Prepare replaces Body, it must replace GetBody too. The new body may read from the
 	// old body, which is closed after the new body. If Prepare returns an error, the request is not
-	// sent, and the call fails with this error, with ReasonNonRetryable. A loop or a queue around
-	// the call may make another call, unless the error is one of retry.Permanent. But if
-	// AttemptTimeout has passed when Prepare returns, and the error is nil or the error of the
-	// context, the attempt fails with a timeout. If Prepare is nil, each request is sent unchanged.
+	// sent, and the call fails with this error. The Reason is ReasonNonRetryable, or
+	// ReasonPermanent if the error is one of retry.Permanent. After ReasonNonRetryable, a loop or a
+	// queue around the call may make another call. But if AttemptTimeout has passed when Prepare
+	// returns, and the error is nil or the error of the context, the attempt fails with a timeout.
+	// If Prepare is nil, each request is sent unchanged.
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It

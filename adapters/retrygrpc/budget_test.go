@@ -157,7 +157,7 @@ func TestLeaseComesBack(t *testing.T) {
 
 // If another attempt may follow, all retries that are left are lent, except one.
 func TestLeaseOfEachAttempt(t *testing.T) {
-	for sent, policy := range map[string]retry.Policy{"2 2": {MaxAttempts: 2}, "2 1 0 0": soon(), "3": {}} {
+	for sent, policy := range map[string]retry.Policy{"2 2": {MaxAttempts: 2}, "2 1": {MaxAttempts: 2, HealthyAfter: time.Hour}, "2 1 0 0": soon(), "3": {}} {
 		for name, call := range calls {
 			t.Run(name+", "+sent, func(t *testing.T) {
 				var got []string

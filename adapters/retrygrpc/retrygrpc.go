@@ -143,10 +143,10 @@ func (i Interceptor) unary(
 	var header, trailer metadata.MD
 	opts = append(slices.Clip(opts), grpc.Header(&header), grpc.Trailer(&trailer))
 	p := retryrpc.PolicyOf(method, i.Policy, i.Methods)
-	limit := p.EffectiveMax()
+	last := lastAttempt(p)
 	attempt := func(ctx context.Context, number int) retryrpc.Failure {
 		header, trailer = nil, nil
-		err := invoker(numbered(ctx, number, limit), method, req, reply, cc, opts...)
+		err := invoker(numbered(ctx, number, last), method, req, reply, cc, opts...)
 		return failure(err, len(header)+len(trailer) > 0, trailer, i.Codes)
 	}
 	return retryrpc.Do(ctx, p, i.target(cc), attempt, coded)
@@ -161,10 +161,20 @@ func (i Interceptor) target(cc *grpc.ClientConn) retryrpc.Target {
 	return retryrpc.Target{Name: cc.Target(), Own: i.own, Budgets: i.Budgets}
 }
 
+// lastAttempt returns the number of the last attempt under p. It returns 0 or below if no attempt is
+// the last. With a HealthyAfter, every attempt may count as the first.
+func lastAttempt(p retry.Policy) int {
+	last := p.EffectiveMax()
+	if last > 1 && p.HealthyAfter > 0 {
+		return 0
+	}
+	return last
+}
+
 // numbered adds the number of earlier attempts to the outgoing metadata. The context of the last
 // attempt also tells LendBudget that no attempt follows.
-func numbered(ctx context.Context, number, limit int) context.Context {
-	if number == limit {
+func numbered(ctx context.Context, number, last int) context.Context {
+	if number == last {
 		ctx = context.WithValue(ctx, lastKey{}, true)
 	}
 	if number == 1 {

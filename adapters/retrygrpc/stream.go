@@ -16,14 +16,14 @@ func (i Interceptor) stream(
 	streamer grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	p := retryrpc.PolicyOf(method, i.Policy, i.Methods)
-	limit := p.EffectiveMax()
+	last := lastAttempt(p)
 	dial := func(
 		ctx context.Context, number int, _ retryrpc.Conn,
 	) (retryrpc.Conn, retryrpc.Failure) {
 		if ctx.Err() != nil {
 			return nil, failure(coded(ctx.Err()), false, nil, i.Codes)
 		}
-		opened, err := streamer(numbered(ctx, number, limit), desc, cc, method, opts...)
+		opened, err := streamer(numbered(ctx, number, last), desc, cc, method, opts...)
 		if err != nil {
 			return nil, failure(err, false, nil, i.Codes)
 		}
