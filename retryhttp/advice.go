@@ -78,10 +78,10 @@ func toAdvice(resp *http.Response, wait time.Duration, ok bool) (advice Advice) 
 // The last three rows of the table are about quotas. The reset of a quota (`t`, `reset`, or a
 // header whose name ends in Reset) says when the quota is filled again. It is read only if the
 // quota is used up. A quota is used up if the number of remaining requests (`r`, `remaining`, or a
-// header whose name ends in Remaining) is 0. If this number is missing or negative, a quota counts
-// as used up if the status is 429. If several quotas are used up, the longest wait applies. The
-// value of a reset is a date or a number. A number is a number of seconds to wait, or the seconds
-// or milliseconds since 1970: the size of the number decides.
+// header whose name ends in Remaining) is 0. If this number is missing, a quota counts as used up
+// if the status is 429. If several quotas are used up, the longest wait applies. The value of a
+// reset is a date or a number. A number is a number of seconds to wait, or the seconds or
+// milliseconds since 1970: the size of the number decides.
 //
 // The Verdict for a 403 or 413 with a wait is Again, as in AdviceOf. The Verdict is Never if the
 // header Idempotent-Replayed of Stripe is true: the server has stored this answer for the
@@ -164,8 +164,7 @@ func milliseconds(resp *http.Response) (longest time.Duration, ok bool) {
 // no quota is used up.
 func reset(resp *http.Response) (longest time.Duration, ok bool) {
 	add := func(remaining, value string) {
-		unknown := remaining == "" || remaining[0] == '-'
-		if unknown && resp.StatusCode == http.StatusTooManyRequests {
+		if remaining == "" && resp.StatusCode == http.StatusTooManyRequests {
 			remaining = "0"
 		}
 		if left, valid := decimal(remaining, time.Second); !valid || left > 0 {

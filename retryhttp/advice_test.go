@@ -43,7 +43,7 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 	readTestdata(t, "advice.json", &table)
-	require.Len(t, table.Advice, 48)
+	require.Len(t, table.Advice, 47)
 	for _, tt := range table.Advice {
 		t.Run(tt.Name, func(t *testing.T) {
 			resp := &http.Response{StatusCode: tt.Status, Header: http.Header{"Date": {table.Date}}}

@@ -174,7 +174,9 @@ func (b *readBody) Read(p []byte) (int, error) {
 	switch {
 	case len(b.beginning) > 0:
 		n := copy(p, b.beginning)
-		b.beginning = b.beginning[n:]
+		if b.beginning = b.beginning[n:]; len(b.beginning) == 0 {
+			b.beginning = nil // up to 8 MiB, which must not live as long as a stream
+		}
 		return n, nil
 	case b.err != nil:
 		return 0, b.err

@@ -155,6 +155,8 @@ func TestLLM(t *testing.T) {
 		}(), 1, "too_many_requests", retry.ReasonRetryAfter},
 		{"Azure, the words after a failure without words", streamOf(`data: {"type":"response.failed","response":{"error":null}}` + "\n\n" + `data: {"type":"error","error":{"type":"invalid_request_error","code":"context_length_exceeded"}}` + "\n\n"), 1, "invalid_request_error", retry.ReasonPermanent},
 		{"Azure, a failure without words", streamOf(`data: {"type":"response.failed","response":{"error":null}}` + "\n\n"), 2, "", retry.ReasonSuccess},
+		{"Anthropic, the extra usage is used up", failed(429, `{"type":"error","error":{"type":"rate_limit_error","message":"You're out of extra usage. Add more."}}`), 1, "", retry.ReasonPermanent},
+		{"OpenRouter, a reset by the server's clock, which is an hour ahead", failed(429, `{"error":{"code":429,"metadata":{"headers":{"X-RateLimit-Reset":"946688405000"}}}}`, "Date", "Sat, 01 Jan 2000 01:00:00 GMT"), 2, "", retry.ReasonSuccess},
 		{"Alibaba, the free quota", failed(429, `{"error":{"message":"Free allocated quota exceeded.","type":"insufficient_quota","code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
 		{"Alibaba, the quota of a month", failed(429, `{"error":{"message":"month allocated quota exceeded","code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
 		{"Alibaba, concurrency", failed(429, `{"error":{"message":"concurrency allocated quota exceeded","code":"insufficient_quota"}}`), 2, "", retry.ReasonSuccess},

@@ -121,6 +121,9 @@ func Status(code int, wait time.Duration) Fault {
 		if req.Method == http.MethodHead || code == http.StatusNoContent ||
 			code == http.StatusNotModified {
 			resp.Body = http.NoBody // RFC 9110 section 6.4.1
+			if req.Method != http.MethodHead {
+				resp.ContentLength = 0
+			}
 		}
 		if wait > 0 {
 			seconds := (wait-1)/time.Second + 1
