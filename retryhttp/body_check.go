@@ -146,10 +146,16 @@ func hasContent(req *http.Request, resp *http.Response) bool {
 		resp.StatusCode != http.StatusResetContent && resp.StatusCode/100 != 3
 }
 
-// isEncoded reports whether a response has a Content-Encoding other than "identity".
+// isEncoded reports whether a response has a Content-Encoding other than "identity" or "none". Many
+// servers of event streams send "none" so that no proxy compresses the stream.
 func isEncoded(resp *http.Response) bool {
 	return slices.ContainsFunc(resp.Header["Content-Encoding"], func(encoding string) bool {
-		return encoding != "" && !strings.EqualFold(encoding, "identity")
+		switch strings.ToLower(encoding) {
+		case "", "identity", "none":
+			return false
+		default:
+			return true
+		}
 	})
 }
 

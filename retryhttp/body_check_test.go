@@ -271,7 +271,7 @@ func TestChecksWithoutARequest(t *testing.T) {
 					}
 					return check(req, responseWith(tt.status, body, "Content-Type", "text/event-stream"), nil)
 				}
-				want, got := judged(request(t, "GET")), judged(nil)
+				want, got := judged(request(t, "POST")), judged(nil)
 				assert.Equal(t, want == nil, got == nil, "%v", got)
 				assert.Equal(t, retry.IsPermanent(want), retry.IsPermanent(got))
 			})

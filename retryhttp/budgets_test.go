@@ -117,7 +117,7 @@ func TestBudgetAfterARejectedAnswer(t *testing.T) {
 		{"a 304", below400, returns(errReset), func() *http.Response { return response(304) }, charge{false, 1, 1}},
 		{"a 200, permanent", below400, returns(retry.Permanent(errReset)), func() *http.Response { return response(200) }, charge{false, 0, 0}},
 		{"a body that breaks off", below400, retryhttp.WholeBody(nil, 100), func() *http.Response { return responseWith(200, breaks("fir", errReset)) }, charge{false, 1, 1}},
-		{"an error event", below400, llm, func() *http.Response { return streamOf(overloaded) }, charge{false, 1, 1}},
+		{"an error event", below400, retryhttp.FirstEvent(nil, func(*http.Response, string, []byte) (bool, error) { return false, errReset }), func() *http.Response { return streamOf(overloaded) }, charge{false, 1, 1}},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			assert.Contains(t, string(page), "\n| "+tt.row)

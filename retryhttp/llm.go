@@ -29,7 +29,7 @@ import (
 //   - An attempt is retried if its stream fails before the first piece of the answer, and within
 //     its first 1 MiB. The stream may fail by an error event, by its end, by AttemptTimeout or by
 //     StallTimeout. The event [DONE] counts as a piece, and so does an event that says that a tool
-//     has begun its work.
+//     has begun its work. The stream of a GET is not read, because its first event may come late.
 //
 // The Transport also reads the headers of the vendors, as VendorAdvice does. If the answer to an
 // attempt is lost or late, the server may execute and bill both this attempt and the next one.
@@ -69,23 +69,23 @@ import (
 // piece of the answer reaches the caller unchanged. A JSON body with a status below 400 also
 // reaches the caller unchanged, even if it contains only an error, as some bodies of OpenRouter do.
 func LLM(p retry.Policy) *Transport {
-	whole := WholeBody(checkLLM, 8<<20)
-	first := FirstEvent(func(req *http.Request, resp *http.Response, err error) error {
-		if resp != nil && isMedia(resp, "application/json") {
-			return whole(req, resp, err)
-		}
-		return checkLLM(req, resp, err)
-	}, judgeLLM)
+	whole, first := WholeBody(checkLLM, 8<<20), FirstEvent(checkLLM, judgeLLM)
 	return &Transport{
 		Policy:     p,
 		Idempotent: func(*http.Request) bool { return true },
 		Advise:     VendorAdvice,
 		Check: func(req *http.Request, resp *http.Response, err error) error {
-			failure := first(req, resp, err)
-			if failure != nil && resp != nil && resp.StatusCode < 400 {
-				return cmp.Or(bareErrorLLM(resp), failure)
+			switch {
+			case err == nil && isMedia(resp, "application/json"):
+				return whole(req, resp, err)
+			case err != nil, resp.StatusCode >= 400, req != nil && isGet(req):
+				return checkLLM(req, resp, err)
 			}
-			return failure
+			failure := first(req, resp, err)
+			if failure == nil {
+				return nil
+			}
+			return cmp.Or(bareErrorLLM(resp), failure)
 		},
 	}
 }
@@ -105,12 +105,15 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	asked := toAdvice(resp, wait, wait > 0)
 	e.advice.Wait = max(e.advice.Wait, asked.Wait)
 	e.unpaid = said.unpaid()
+	if resp.StatusCode == http.StatusPaymentRequired && e.advice.Wait > 0 {
+		e.unpaid = "" // OpenRouter: too many requests in flight for the rest of the money
+	}
 	switch {
 	case e.unpaid != "", said.isAboveLimit():
 		e.advice.Verdict = Never
 	case e.advice.Verdict == Never:
 	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull,
-		resp.StatusCode == http.StatusPaymentRequired && e.advice.Wait > 0, // OpenRouter
+		resp.StatusCode == http.StatusPaymentRequired && e.advice.Wait > 0,
 		asked.Verdict == Again:
 		e.advice.Verdict = Again
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -181,6 +182,8 @@ func TestLLM(t *testing.T) {
 		{"OpenRouter, responses, a server error", streamOf(`data: {"type":"response.failed","response":{"error":{"code":"server_error"},"error_type":"server"}}` + "\n\n"), 2, "server", retry.ReasonSuccess},
 		{"OpenRouter, 402 with a wait", failed(402, `{"error":{"code":402,"metadata":{"limit_source":"openrouter_in_flight_budget"}}}`, "Retry-After", "5"), 2, "", retry.ReasonSuccess},
 		{"OpenRouter, 402 with a wait in the body", failed(402, `{"error":{"code":402,"metadata":{"headers":{"Retry-After":"5"}}}}`), 2, "", retry.ReasonSuccess},
+		{"OpenRouter, messages, 402 with a wait", failed(402, `{"type":"error","error":{"type":"billing_error"}}`, "Retry-After", "5"), 2, "", retry.ReasonSuccess},
+		{"no compression, Content-Encoding: none", textResponse(200, overloaded, "Content-Type", "text/event-stream", "Content-Encoding", "none"), 2, "overloaded_error", retry.ReasonSuccess},
 		{"OpenRouter, 402 without a wait", failed(402, `{"error":{"code":402}}`), 1, "", retry.ReasonPermanent},
 		{"OpenAI, a message without a wait", failed(429, `{"error":{"message":"Please try again in a minute.","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},
 		{"OpenAI, a negative wait", failed(429, `{"error":{"message":"Please try again in -1m.","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},
@@ -512,4 +515,19 @@ func TestLLMErrorThatOutlastsAttemptTimeout(t *testing.T) {
 func TestStreamErrorIsOneLine(t *testing.T) {
 	e := &retryhttp.StreamError{Type: strings.Repeat("x", 1000), Message: "a\nb" + strings.Repeat("y", 1000)}
 	assert.Equal(t, `retryhttp: the stream began with an error: "`+strings.Repeat("x", 128)+`": "a\nb`+strings.Repeat("y", 509)+`"`, e.Error())
+}
+
+// A GET may open the stream of a session, whose first event comes only after the next request of the
+// caller. So the caller gets this stream at once.
+func TestLLMDoesNotWaitForTheStreamOfAGET(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		tr := retryhttp.LLM(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute})
+		tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+			return responseWith(200, stalled{req.Context()}, "Content-Type", "text/event-stream"), nil
+		})
+		resp := send(t, tr, request(t, "GET"))
+		assert.Zero(t, time.Since(start))
+		assert.NoError(t, resp.Body.Close())
+	})
 }

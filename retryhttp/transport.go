@@ -169,8 +169,8 @@ import (
 //   - A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this
 //     package, may have sent the request twice, and the Transport cannot know it.
 //   - A Transport below may have made several attempts, and its Check may have accepted the 4xx.
-//   - net/http may have repeated a GET or HEAD that has no body, or a Hedge may have sent it twice.
-//     Before ignores that, because a GET or HEAD changes no state.
+//   - net/http may have repeated a GET, HEAD, OPTIONS or TRACE that was not traced, or a Hedge may
+//     have sent a GET or HEAD twice. Before ignores that, because these methods change no state.
 //
 // If Check accepts the 4xx, there is no *retry.Error, and so no Before. If a Transport below has
 // made several attempts and got no answer, Before is the error of that Transport. This error
@@ -184,7 +184,8 @@ import (
 // AttemptTimeout nor StallTimeout nor a context ends such a Read. This is so for a Read of the
 // caller, and for a Read of a Check such as [WholeBody]. To limit the wait, set
 // HTTP2.WriteByteTimeout of http.Transport. When a Transport discards a response, it does not wait
-// for such a Read.
+// for such a Read. A Read may wait in the same way while net/http reads the next bytes of the
+// request's body, for example from a pipe. To end this wait, close the pipe.
 //
 // Over HTTP/1 with TLS, net/http closes the connection to end a request whose context has ended. If
 // the server has stopped reading, the Close of the connection writes an alert for up to 5 s, and

@@ -190,13 +190,13 @@ func (c *connections) judge(req *http.Request, resp *http.Response, err error) e
 // response is a stream.
 func unfit(resp *http.Response) string {
 	media, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-	encoding := resp.Header.Get("Content-Encoding")
+	encoding := strings.ToLower(resp.Header.Get("Content-Encoding"))
 	switch {
 	case resp.StatusCode != http.StatusOK:
 		return fmt.Sprintf("the status is %d, not 200", resp.StatusCode)
 	case !strings.EqualFold(strings.TrimSpace(media), "text/event-stream"):
 		return fmt.Sprintf("the Content-Type is %.60q, not text/event-stream", media)
-	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+	case !slices.Contains([]string{"", "identity", "none"}, encoding): // many servers send "none"
 		return fmt.Sprintf("the Content-Encoding is %.30q, and nothing decodes it", encoding)
 	}
 	return ""
