@@ -44,7 +44,11 @@ func BorrowBudget(h http.Handler, limit int) http.Handler {
 			defer r.report()
 			w = r
 		}
-		h.ServeHTTP(w, r.WithContext(ctx))
+		inner := r.WithContext(ctx)
+		// The server of net/http removes the files of the MultipartForm, and a middleware above reads the
+		// Pattern. A Handler sets both only in the request that it gets.
+		defer func() { r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern }()
+		h.ServeHTTP(w, inner)
 	})
 }
 

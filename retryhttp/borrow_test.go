@@ -207,3 +207,29 @@ func TestReportOfAHijackThatFails(t *testing.T) {
 	h.ServeHTTP(w, req)
 	assert.Equal(t, "1", w.Header().Get("Retry-Budget-Spent"))
 }
+
+// The server of net/http removes the files of an upload after its handler, and a middleware reads the
+// pattern that a ServeMux has found. Both look at the request that they have given to BorrowBudget.
+func TestBorrowBudgetReturnsWhatTheHandlerHasSet(t *testing.T) {
+	for name, panics := range map[string]bool{"returns": false, "panics": true} {
+		t.Run(name, func(t *testing.T) {
+			mux := http.NewServeMux()
+			mux.HandleFunc("POST /orders/{id}", func(_ http.ResponseWriter, r *http.Request) {
+				assert.NoError(t, r.ParseMultipartForm(1))
+				if panics {
+					panic(http.ErrAbortHandler)
+				}
+			})
+			body := "--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x--\r\n"
+			req := httptest.NewRequest("POST", "/orders/17", strings.NewReader(body))
+			req.Header.Set("Content-Type", "multipart/form-data; boundary=x")
+			func() {
+				defer func() { _ = recover() }()
+				retryhttp.BorrowBudget(mux, 3).ServeHTTP(httptest.NewRecorder(), req)
+			}()
+			assert.Equal(t, "POST /orders/{id}", req.Pattern)
+			require.NotNil(t, req.MultipartForm)
+			assert.Equal(t, []string{"b"}, req.MultipartForm.Value["a"])
+		})
+	}
+}

@@ -323,7 +323,9 @@ func (x *exchange) settle() {
 var (
 	errNoGetBody = errors.New("the request has no GetBody, so its body cannot be sent again; " +
 		"see retryhttp.SetBody")
-	errTrailer  = errors.New("the request has a Trailer, so it is sent once")
+	errTrailer    = errors.New("the request has a Trailer, so it is sent once")
+	errUnprepared = errors.New("the request was not sent")
+
 	errLongHost = errors.New("the host has more than 1,024 bytes, so the request is sent once")
 
 	errSeeBudgets   = errors.New("see retryhttp.Transport.Budgets")
@@ -338,7 +340,7 @@ func (x *exchange) classify(err error) *retry.Class {
 	if x.unprepared {
 		// The mark of retry.Permanent would also end a loop around this call, or bury the job that made
 		// it. But the next call may succeed, for example when the server of Prepare's token is up again.
-		return &retry.Class{NonRetryable: true}
+		return &retry.Class{NonRetryable: true, Cause: errUnprepared}
 	}
 	cause := x.once
 	if cause == nil && x.needsProof && x.last.mayBeDone {

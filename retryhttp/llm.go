@@ -105,15 +105,12 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	asked := toAdvice(resp, wait, wait > 0)
 	e.advice.Wait = max(e.advice.Wait, asked.Wait)
 	e.unpaid = said.unpaid()
-	if resp.StatusCode == http.StatusPaymentRequired && e.advice.Wait > 0 {
-		e.unpaid = "" // OpenRouter: too many requests in flight for the rest of the money
-	}
 	switch {
 	case e.unpaid != "", said.isAboveLimit():
 		e.advice.Verdict = Never
 	case e.advice.Verdict == Never:
 	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull,
-		resp.StatusCode == http.StatusPaymentRequired && e.advice.Wait > 0,
+		resp.StatusCode == http.StatusPaymentRequired && e.advice.Wait > 0, // OpenRouter
 		asked.Verdict == Again:
 		e.advice.Verdict = Again
 	}
@@ -190,9 +187,6 @@ func judgeLLM(resp *http.Response, event string, data []byte) (more bool, err er
 	found := failureOf(event, data)
 	if !found.isError {
 		return found.isOpening(event, data), nil
-	}
-	if cmp.Or(found.event, event) == "response.failed" && found.isSilent() {
-		return true, nil // Azure sends the words of the error in the next event
 	}
 	return false, found.streamError(resp, data)
 }
@@ -363,7 +357,7 @@ type detailLLM struct {
 // longestPart limits the parts of an event that are decoded into lists and maps. A server could
 // send a megabyte of empty elements, each of which would take 50 bytes, and no deadline ends the
 // decoding.
-const longestPart = 16 << 10
+const longestPart = 64 << 10
 
 // The method `details` returns the list "details" of an error of Gemini.
 func (f *failureLLM) details() (list []detailLLM) {
@@ -401,11 +395,6 @@ func (f *failureLLM) nameIn(names []string) string {
 		}
 	}
 	return ""
-}
-
-// isSilent reports whether an error has neither a code, nor a type, nor words.
-func (f *failureLLM) isSilent() bool {
-	return cmp.Or(f.Type, f.ErrorType, f.Status, f.code(), f.Message) == ""
 }
 
 // isAboveLimit reports whether a failure is about a limit that no attempt of this call can keep.
@@ -565,7 +554,7 @@ var (
 		"No deployments available - crossed budget",                        // LiteLLM, with a 429
 	}
 
-	// aboveLimitLLM contains codes that come with a 429. An error with such a code is permanent: the
+	// aboveLimitLLM contains codes that usually come with a 429. An error with such a code is permanent: the
 	// limit of a day, a week or a month is reached, or the account may not use the model. The code
 	// 1300 must not be in the list, because it is Mistral's rate limit.
 	aboveLimitLLM = []string{
@@ -574,7 +563,7 @@ var (
 		"1315", "1316", "1317", "1318", "1319", "1320", "1321", // Zhipu and Z.ai
 	}
 
-	// aboveLimitMessagesLLM contains parts of messages that come with a 429. If a message contains
+	// aboveLimitMessagesLLM contains parts of messages that usually come with a 429. If a message contains
 	// one of these parts, the error is permanent: the request has more tokens than the account may
 	// send in a minute, or the limit of hours, a week or a month is reached. The code of such an
 	// error is also the code of a limit of a minute.

@@ -154,7 +154,8 @@ func TestLLM(t *testing.T) {
 			resp.Header.Set("Retry-After", "30")
 			return resp
 		}(), 1, "too_many_requests", retry.ReasonRetryAfter},
-		{"Azure, the words after a failure without words", streamOf(`data: {"type":"response.failed","response":{"error":null}}` + "\n\n" + `data: {"type":"error","error":{"type":"invalid_request_error","code":"context_length_exceeded"}}` + "\n\n"), 1, "invalid_request_error", retry.ReasonPermanent},
+		{"OpenAI, a failure without words, and then the end", streamOf(`data: {"type":"response.failed","response":{"error":null}}` + "\n\ndata: [DONE]\n\n"), 2, "", retry.ReasonSuccess},
+		{"no money left, with a 402 and a wait", failed(402, `{"error":{"code":"insufficient_quota"}}`, "Retry-After", "3"), 1, "", retry.ReasonPermanent},
 		{"Azure, a failure without words", streamOf(`data: {"type":"response.failed","response":{"error":null}}` + "\n\n"), 2, "", retry.ReasonSuccess},
 		{"Anthropic, the extra usage is used up", failed(429, `{"type":"error","error":{"type":"rate_limit_error","message":"You're out of extra usage. Add more."}}`), 1, "", retry.ReasonPermanent},
 		{"OpenRouter, a reset by the server's clock, which is an hour ahead", failed(429, `{"error":{"code":429,"metadata":{"headers":{"X-RateLimit-Reset":"946688405000"}}}}`, "Date", "Sat, 01 Jan 2000 01:00:00 GMT"), 2, "", retry.ReasonSuccess},
@@ -182,7 +183,6 @@ func TestLLM(t *testing.T) {
 		{"OpenRouter, responses, a server error", streamOf(`data: {"type":"response.failed","response":{"error":{"code":"server_error"},"error_type":"server"}}` + "\n\n"), 2, "server", retry.ReasonSuccess},
 		{"OpenRouter, 402 with a wait", failed(402, `{"error":{"code":402,"metadata":{"limit_source":"openrouter_in_flight_budget"}}}`, "Retry-After", "5"), 2, "", retry.ReasonSuccess},
 		{"OpenRouter, 402 with a wait in the body", failed(402, `{"error":{"code":402,"metadata":{"headers":{"Retry-After":"5"}}}}`), 2, "", retry.ReasonSuccess},
-		{"OpenRouter, messages, 402 with a wait", failed(402, `{"type":"error","error":{"type":"billing_error"}}`, "Retry-After", "5"), 2, "", retry.ReasonSuccess},
 		{"no compression, Content-Encoding: none", textResponse(200, overloaded, "Content-Type", "text/event-stream", "Content-Encoding", "none"), 2, "overloaded_error", retry.ReasonSuccess},
 		{"OpenRouter, 402 without a wait", failed(402, `{"error":{"code":402}}`), 1, "", retry.ReasonPermanent},
 		{"OpenAI, a message without a wait", failed(429, `{"error":{"message":"Please try again in a minute.","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},

@@ -1,6 +1,7 @@
 package retryhttp_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
+	"github.com/goretry/retry/retrylog"
 )
 
 func TestPrepare(t *testing.T) {
@@ -64,9 +66,9 @@ func TestPrepareStops(t *testing.T) {
 		err  error
 		text string
 	}{
-		{"the first", 1, errReset, "not retryable after 1 attempt" + failed},
-		{"the second", 2, errReset, "not retryable after 2 attempts" + failed + " (the attempt before: 503 Service Unavailable)"},
-		{"retry.After has no effect", 1, retry.After(time.Second, errReset), "not retryable after 1 attempt" + failed},
+		{"the first", 1, errReset, "not retryable after 1 attempt (the request was not sent)" + failed},
+		{"the second", 2, errReset, "not retryable after 2 attempts (the request was not sent)" + failed + " (the attempt before: 503 Service Unavailable)"},
+		{"retry.After has no effect", 1, retry.After(time.Second, errReset), "not retryable after 1 attempt (the request was not sent)" + failed},
 		{"a permanent error", 1, retry.Permanent(errReset), "permanent error after 1 attempt" + failed},
 		{"an error that panics", 1, panicker{"Unwrap"}, "permanent error after 1 attempt: retryhttp: Prepare: retryhttp: error of type retryhttp_test.panicker panicked: bug in Unwrap"},
 	} {
@@ -109,6 +111,22 @@ func TestPrepareThatFailsAfterAWait(t *testing.T) {
 		assert.Equal(t, []any{retry.ReasonNonRetryable, time.Duration(0), 1}, []any{retry.ReasonOf(err), retry.RetryAfterOf(err), asked})
 		assert.ErrorContains(t, err, "(the attempt before: ")
 	})
+}
+
+// The log of a call that an error of Prepare has ended agrees with its policy.
+func TestLogOfAPrepareThatFails(t *testing.T) {
+	var log bytes.Buffer
+	p := retry.Policy{MaxAttempts: 3}
+	tr := &retryhttp.Transport{Base: script(200), Policy: p, Prepare: func(*http.Request, int, error) error { return errReset }}
+	tr.Policy.OnEvent = retrylog.NewWriter(&log).OnEvent
+	_, err := tr.RoundTrip(request(t, "GET"))
+	require.Error(t, err)
+	records, err := retrylog.Read(&log)
+	require.NoError(t, err)
+	calls, err := retrylog.Replay(records)
+	require.NoError(t, err)
+	require.Len(t, calls, 1)
+	assert.NoError(t, calls[0].Check(p))
 }
 
 // An error of Prepare or GetBody ends the call, but not a loop around it, and not the job that made

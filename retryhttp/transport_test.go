@@ -89,10 +89,10 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 		{"a longer host", "GET", ofRequest(func(req *http.Request) { req.URL.Host = strings.Repeat("h", 1025) }),
 			boom, "1 sent: not retryable after 1 attempt (the host has more than 1,024 bytes, so the request is sent once): boom"},
 		{"GetBody fails", "PUT", getBody(io.NopCloser(strings.NewReader("data")), errors.New("gone")), 503,
-			"1 sent: not retryable after 2 attempts: retryhttp: GetBody: gone (the attempt before: 503 Service Unavailable)"},
-		{"GetBody fails at once", "PUT", getBody(nil, errors.New("gone")), 503, "0 sent: not retryable after 1 attempt: retryhttp: GetBody: gone"},
+			"1 sent: not retryable after 2 attempts (the request was not sent): retryhttp: GetBody: gone (the attempt before: 503 Service Unavailable)"},
+		{"GetBody fails at once", "PUT", getBody(nil, errors.New("gone")), 503, "0 sent: not retryable after 1 attempt (the request was not sent): retryhttp: GetBody: gone"},
 		{"GetBody returns neither", "PUT", getBody(nil, nil), 503,
-			"0 sent: not retryable after 1 attempt: retryhttp: GetBody: neither a body nor an error was returned"},
+			"0 sent: not retryable after 1 attempt (the request was not sent): retryhttp: GetBody: neither a body nor an error was returned"},
 
 		{"Classify of a POST that was not sent", "POST", class(nil), unsent, "2 sent in 1s, 200"},
 		{"Classify with another curve", "POST", class(&retry.Class{Backoff: retry.Fixed(time.Minute)}), unsent, "2 sent in 1m0s, 200"},
