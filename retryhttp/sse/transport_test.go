@@ -157,7 +157,7 @@ func TestAttemptTimeout(t *testing.T) {
 		server := &script{answers: []answer{{text: event(1, "a"), idle: -1}, stream("data: b\n\n")}}
 		base := roundTrip(func(req *http.Request) (*http.Response, error) {
 			if len(server.sent) == 0 {
-				time.Sleep(2 * second)
+				time.Sleep(2*second + 1) // after AttemptTimeout, and not at the same moment
 			}
 			return server.RoundTrip(req)
 		})
