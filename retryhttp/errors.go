@@ -19,8 +19,13 @@ type unsentError struct{ error }
 // A pastError wraps an error that must not decide about a call around this call: it is permanent
 // only for this call, or its wait is over. errors.Is and errors.As find the errors in it, except
 // for a *retry.Error and for the target of an interface. The functions of package retry find no
-// mark of retry.Permanent and no wait.
-type pastError struct{ error }
+// mark of retry.Permanent, and only the wait of the pastError.
+type pastError struct {
+	error
+	wait time.Duration
+}
+
+func (e pastError) RetryAfter() time.Duration { return e.wait }
 
 func (e pastError) Is(target error) bool { return errors.Is(e.error, target) }
 

@@ -297,7 +297,7 @@ func (x *exchange) unsent(what string, err error) error {
 	}
 	err = fmt.Errorf("%s: %w", what, err)
 	if x.failure != nil {
-		err = fmt.Errorf("%w (the attempt before: %w)", err, pastError{x.failure})
+		err = fmt.Errorf("%w (the attempt before: %w)", err, pastError{error: x.failure})
 	}
 	return err
 }

@@ -159,6 +159,7 @@ func TestLLM(t *testing.T) {
 		{"Azure, a failure without words", streamOf(`data: {"type":"response.failed","response":{"error":null}}` + "\n\n"), 2, "", retry.ReasonSuccess},
 		{"Anthropic, the extra usage is used up", failed(429, `{"type":"error","error":{"type":"rate_limit_error","message":"You're out of extra usage. Add more."}}`), 1, "", retry.ReasonPermanent},
 		{"OpenRouter, a reset by the server's clock, which is an hour ahead", failed(429, `{"error":{"code":429,"metadata":{"headers":{"X-RateLimit-Reset":"946688405000"}}}}`, "Date", "Sat, 01 Jan 2000 01:00:00 GMT"), 2, "", retry.ReasonSuccess},
+		{"a wait after more details than are read", streamOf(`data: {"error":{"code":429,"details":[` + strings.Repeat(`{"@type":"google.rpc.Help"},`, 2600) + `{"@type":"google.rpc.RetryInfo","retryDelay":"11s"}]}}` + "\n\n"), 2, "429", retry.ReasonSuccess},
 		{"Alibaba, the free quota", failed(429, `{"error":{"message":"Free allocated quota exceeded.","type":"insufficient_quota","code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
 		{"Alibaba, the quota of a month", failed(429, `{"error":{"message":"month allocated quota exceeded","code":"insufficient_quota"}}`), 1, "", retry.ReasonPermanent},
 		{"Alibaba, concurrency", failed(429, `{"error":{"message":"concurrency allocated quota exceeded","code":"insufficient_quota"}}`), 2, "", retry.ReasonSuccess},

@@ -308,7 +308,7 @@ func unmarked(err error) error {
 		e.Err = errors.Unwrap(e.Err)
 	}
 	if retry.IsPermanent(e.Err) {
-		e.Err = pastError{e.Err}
+		e.Err = pastError{e.Err, retry.RetryAfterOf(e.Err)}
 	}
 	return err
 }

@@ -275,7 +275,7 @@ func TestADownloadBeginsAnew(t *testing.T) {
 		as   any
 	}{
 		{"another ETag", wrong(func(resp *http.Response) { resp.Header.Set("Etag", `"v2"`) }), nil},
-		{"the signature of the URL has expired", wrong(func(resp *http.Response) { resp.StatusCode = 403 }), new(*retryhttp.StatusError)},
+		{"the object is gone for a while", wrong(func(resp *http.Response) { resp.StatusCode, resp.Header["Retry-After"] = 404, []string{"30"} }), new(*retryhttp.StatusError)},
 		{"a wrong Content-Range", wrong(func(resp *http.Response) { resp.Header.Set("Content-Range", "bytes 0-9/10") }), nil},
 	} {
 		for name, check := range map[string]retryhttp.CheckFunc{
@@ -312,6 +312,7 @@ func TestADownloadBeginsAnew(t *testing.T) {
 				assert.False(t, retry.IsPermanent(first))
 				if tt.as != nil {
 					assert.ErrorAs(t, first, tt.as)
+					assert.Equal(t, 30*time.Second, retry.RetryAfterOf(first), "the wait that the server has asked for")
 				}
 				if name == "Check" && tt.name == "another ETag" {
 					assert.Equal(t, retryhttp.ErrChanged, retry.Unwrap(first), "the error of a plain Check is not wrapped")
