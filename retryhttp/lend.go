@@ -44,7 +44,8 @@ import (
 //
 // net/http itself repeats a request if the server has closed the idle connection that the request
 // was sent on. Each repeat would lend the same retries again, so LendBudget prevents these repeats.
-// The request fails instead, and a Transport above retries it and counts the retry.
+// The request fails instead, and a Transport above retries it and counts the retry. If there are
+// several such idle connections, each of them may fail one attempt.
 //
 // To prevent the repeats of a POST, LendBudget writes the header names Idempotency-Key and
 // X-Idempotency-Key in lower case. Then net/http does not find these headers and does not repeat

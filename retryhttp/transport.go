@@ -242,6 +242,10 @@ type Transport struct {
 	//   - When the target is available again, it can answer the retries in addition to its usual
 	//     requests.
 	//
+	// If a host vanishes without closing its connections, each of the idle connections to it fails
+	// one attempt of a request that net/http does not repeat, such as a PUT. So let
+	// MaxIdleConnsPerHost of http.Transport, which is 2 by default, be less than MaxAttempts.
+	//
 	// A target is a scheme, a host and a port. Upper case in a host and an explicit default port make
 	// no difference. Two names of one server are two targets. 127.1 and 127.0.0.1 are also two
 	// targets, because only a resolver knows that they are the same address. A Transport keeps the
