@@ -218,8 +218,8 @@ type Transport struct {
 	// Deadline of this context does not report AttemptTimeout.
 	//
 	// Each success adds the Ratio of the Budget to the Budget. A failure also adds the Ratio if its
-	// status shows that the server works. Such statuses are 400 to 499 except 408, 421, 425, 429 and 498,
-	// if the response has no Retry-After.
+	// status shows that the server works. Such statuses are 400 to 499 except 408, 421, 425, 429
+	// and 498, if the response has no Retry-After.
 	Policy retry.Policy
 
 	// Budgets returns the Budget for a request whose policy has no Budget. If Budgets returns nil,
