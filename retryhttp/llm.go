@@ -554,19 +554,19 @@ var (
 		"No deployments available - crossed budget",                        // LiteLLM, with a 429
 	}
 
-	// aboveLimitLLM contains codes that usually come with a 429. An error with such a code is permanent: the
-	// limit of a day, a week or a month is reached, or the account may not use the model. The code
-	// 1300 must not be in the list, because it is Mistral's rate limit.
+	// aboveLimitLLM contains codes that usually come with a 429. An error with such a code is
+	// permanent: the limit of a day, a week or a month is reached, or the account may not use the
+	// model. The code 1300 must not be in the list, because it is Mistral's rate limit.
 	aboveLimitLLM = []string{
 		"quota_exceeded",                                       // Gemini: the quota of a day
 		"1112", "1121", "1304", "1308", "1310", "1311", "1313", // Zhipu and Z.ai
 		"1315", "1316", "1317", "1318", "1319", "1320", "1321", // Zhipu and Z.ai
 	}
 
-	// aboveLimitMessagesLLM contains parts of messages that usually come with a 429. If a message contains
-	// one of these parts, the error is permanent: the request has more tokens than the account may
-	// send in a minute, or the limit of hours, a week or a month is reached. The code of such an
-	// error is also the code of a limit of a minute.
+	// aboveLimitMessagesLLM contains parts of messages that usually come with a 429. If a message
+	// contains one of these parts, the error is permanent: the request has more tokens than the
+	// account may send in a minute, or the limit of hours, a week or a month is reached. The code
+	// of such an error is also the code of a limit of a minute.
 	aboveLimitMessagesLLM = []string{
 		"must be reduced in order to run successfully",                   // OpenAI
 		"hour allocated quota exceeded", "week allocated quota exceeded", // Alibaba

@@ -161,8 +161,8 @@ func (i Interceptor) target(cc *grpc.ClientConn) retryrpc.Target {
 	return retryrpc.Target{Name: cc.Target(), Own: i.own, Budgets: i.Budgets}
 }
 
-// lastAttempt returns the number of the last attempt under p. It returns 0 or below if no attempt is
-// the last. With a HealthyAfter, every attempt may count as the first.
+// lastAttempt returns the number of the last attempt under p. It returns 0 or below if no attempt
+// is the last. With a HealthyAfter, every attempt may count as the first.
 func lastAttempt(p retry.Policy) int {
 	last := p.EffectiveMax()
 	if last > 1 && p.HealthyAfter > 0 {
