@@ -41,7 +41,8 @@ import (
 // decompresses. If the body says that the account cannot pay, for example by insufficient_quota,
 // the error is permanent, whatever the status is, and its text says that the account cannot pay.
 // The error is also permanent if the vendor says that the request has more tokens than the account
-// may send in a minute, or that the limit of hours, a day, a week or a month is reached.
+// may send in a minute, or that the limit of hours, a day, a week or a month is reached, or that
+// the account's plan does not include the model.
 //
 // A wait in the body counts like a Retry-After, and the longer of the two waits applies. A 402, 403
 // or 413 with a wait is retried: OpenRouter sends a 402, and [AdviceOf] explains the others. The

@@ -184,7 +184,7 @@ func TestLLM(t *testing.T) {
 		{"OpenRouter, responses, a server error", streamOf(`data: {"type":"response.failed","response":{"error":{"code":"server_error"},"error_type":"server"}}` + "\n\n"), 2, "server", retry.ReasonSuccess},
 		{"OpenRouter, 402 with a wait", failed(402, `{"error":{"code":402,"metadata":{"limit_source":"openrouter_in_flight_budget"}}}`, "Retry-After", "5"), 2, "", retry.ReasonSuccess},
 		{"OpenRouter, 402 with a wait in the body", failed(402, `{"error":{"code":402,"metadata":{"headers":{"Retry-After":"5"}}}}`), 2, "", retry.ReasonSuccess},
-		{"no compression, Content-Encoding: none", textResponse(200, overloaded, "Content-Type", "text/event-stream", "Content-Encoding", "none"), 2, "overloaded_error", retry.ReasonSuccess},
+		{"no compression, Content-Encoding: none", textResponse(200, overloaded, "Content-Type", "text/event-stream", "Content-Encoding", "None"), 2, "overloaded_error", retry.ReasonSuccess},
 		{"OpenRouter, 402 without a wait", failed(402, `{"error":{"code":402}}`), 1, "", retry.ReasonPermanent},
 		{"OpenAI, a message without a wait", failed(429, `{"error":{"message":"Please try again in a minute.","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},
 		{"OpenAI, a negative wait", failed(429, `{"error":{"message":"Please try again in -1m.","code":"rate_limit_exceeded"}}`), 2, "", retry.ReasonSuccess},

@@ -314,6 +314,9 @@ func TestADownloadBeginsAnew(t *testing.T) {
 					assert.ErrorAs(t, first, tt.as)
 					assert.Equal(t, 30*time.Second, retry.RetryAfterOf(first), "the wait that the server has asked for")
 				}
+				if tt.name == "another ETag" {
+					assert.ErrorIs(t, first, retryhttp.ErrChanged)
+				}
 				if name == "Check" && tt.name == "another ETag" {
 					assert.Equal(t, retryhttp.ErrChanged, retry.Unwrap(first), "the error of a plain Check is not wrapped")
 				}

@@ -176,7 +176,7 @@ func TestStream(t *testing.T) {
 			`the Content-Type is "text/html", not text/event-stream`},
 		{"another encoding", "GET", nil, []answer{{text: "hello", header: []string{"Content-Encoding", "zstd"}}}, nil, []string{""}, 0,
 			`the Content-Encoding is "zstd", and nothing decodes it`},
-		{"none", "GET", nil, []answer{{text: a, header: []string{"Content-Encoding", "none"}}, done}, []string{"1 a"}, []string{"", "1"}, second, ""},
+		{"none", "GET", nil, []answer{{text: a, header: []string{"Content-Encoding", "None"}}, done}, []string{"1 a"}, []string{"", "1"}, second, ""},
 		{"identity", "GET", nil, []answer{{text: a, header: []string{"Content-Encoding", "Identity"}}, done}, []string{"1 a"}, []string{"", "1"}, second, ""},
 
 		// An event is as long as Limit, or longer.
