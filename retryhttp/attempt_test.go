@@ -77,13 +77,15 @@ func TestAllocations(t *testing.T) {
 			}
 			allocations := func(rt http.RoundTripper) float64 {
 				client := &http.Client{Transport: rt}
-				return testing.AllocsPerRun(500, func() {
+				send := func() {
 					resp, err := client.Do(req)
 					require.NoError(t, err)
 					require.Equal(t, http.StatusOK, resp.StatusCode)
 					_, _ = io.Copy(io.Discard, resp.Body)
 					_ = resp.Body.Close()
-				})
+				}
+				// On a busy machine, a garbage collection can empty the pools of net/http in between.
+				return min(testing.AllocsPerRun(200, send), testing.AllocsPerRun(200, send), testing.AllocsPerRun(200, send))
 			}
 			bare := allocations(looped{base})
 			tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 4}} //retry:vet-ignore policyliteral no waits are measured
