@@ -228,7 +228,7 @@ func (f *failureLLM) streamError(resp *http.Response, data []byte) error {
 // fields.
 type failureLLM struct {
 	Type, Message string
-	ErrorType     string          `json:"error_type"` // sent by OpenRouter, TGI
+	ErrorType     string          `json:"error_type"` // sent by Text Generation Inference, OpenRouter
 	Status        string          // sent by Gemini
 	Code          json.RawMessage // sent by OpenAI: a text, a number or null
 	Details       json.RawMessage // sent by Gemini: a list; sent by Anthropic: an object
@@ -448,9 +448,9 @@ const billingDisabled = "BILLING_DISABLED"
 
 // The method `wait` returns the wait that a failure asks for, in one of three places: a
 // google.rpc.RetryInfo in the Details, the headers that OpenRouter puts into the Metadata, or the
-// Message of a rate limit of OpenAI. If there are several, the longest applies. The result is 0 if
-// there is no wait, and 1ns if a RetryInfo has a wait of 0. In JSON, a Duration of protobuf is a
-// text such as "1.5s".
+// Message of a rate limit of OpenAI or Moonshot. If there are several, the longest applies. The
+// result is 0 if there is no wait, and 1ns if a RetryInfo has a wait of 0. In JSON, a Duration of
+// protobuf is a text such as "1.5s".
 //
 // The names of Gemini's quotas are not read. Users report that a quota with PerDay in its name ends
 // after the wait of the RetryInfo, and others that it does not.
@@ -487,7 +487,7 @@ func (f *failureLLM) waitInMetadata(resp *http.Response) time.Duration {
 // OpenAI, or "please try again after 7 seconds" of Moonshot. A stream of OpenAI has it nowhere
 // else.
 func (f *failureLLM) waitInMessage() time.Duration {
-	_, said, found := strings.Cut(f.Message, "lease try again in ")
+	_, said, found := strings.Cut(f.Message, "lease try again in ") // after "Please" or "please"
 	if !found {
 		_, said, found = strings.Cut(f.Message, "lease try again after ")
 	}
