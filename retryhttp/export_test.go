@@ -19,3 +19,10 @@ func (h *Hedge) TargetBudget(req *http.Request) *retry.Budget {
 	done()
 	return b
 }
+
+// The lists of errors that LLM knows.
+var (
+	UnpaidLLM, UnpaidMessagesLLM         = unpaidLLM, unpaidMessagesLLM
+	AboveLimitLLM, AboveLimitMessagesLLM = aboveLimitLLM, aboveLimitMessagesLLM
+	FinalLLM                             = finalLLM
+)

@@ -38,6 +38,26 @@ func (e errorOfVendor) response() *http.Response {
 	return resp
 }
 
+// The method `has` reports whether a text in the body, at any depth, matches. Texts in lists are not
+// searched.
+func (e errorOfVendor) has(match func(value string) bool) (found bool) {
+	var look func(any)
+	look = func(value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			for _, v := range value {
+				look(v)
+			}
+		case string:
+			found = found || match(value)
+		}
+	}
+	var body any
+	_ = json.Unmarshal(e.Body, &body)
+	look(body)
+	return found
+}
+
 func errorsOfVendors(t *testing.T) (table []errorOfVendor) {
 	readTestdata(t, "llm.json", &table)
 	return table
@@ -63,5 +83,33 @@ func TestErrorsOfVendors(t *testing.T) {
 				[]any{base.count() == 2, retry.RetryAfterOf(err).String(), strings.TrimSuffix(unpaid, ")")})
 			assert.NotEmpty(t, tt.Source, "each row needs a public source")
 		})
+	}
+}
+
+// Each code and each part of a message that LLM knows needs a row, so that nobody adds one without
+// a source. Only a stream reads the final codes.
+func TestErrorsOfVendorsHaveRows(t *testing.T) {
+	type row = errorOfVendor
+	table := errorsOfVendors(t)
+	is := func(e row, name string) bool {
+		return e.has(func(value string) bool { return value == name })
+	}
+	says := func(e row, part string) bool {
+		return e.has(func(value string) bool { return strings.Contains(value, part) })
+	}
+	for list, tt := range map[string]struct {
+		parts []string
+		fits  func(e row, part string) bool
+	}{
+		"unpaidLLM":             {retryhttp.UnpaidLLM, func(e row, name string) bool { return e.Unpaid == name && is(e, name) }},
+		"unpaidMessagesLLM":     {retryhttp.UnpaidMessagesLLM, func(e row, part string) bool { return e.Unpaid == part && says(e, part) }},
+		"aboveLimitLLM":         {retryhttp.AboveLimitLLM, is},
+		"aboveLimitMessagesLLM": {retryhttp.AboveLimitMessagesLLM, says},
+		"finalLLM":              {retryhttp.FinalLLM, func(e row, name string) bool { return e.Event != nil && is(e, name) }},
+	} {
+		for _, part := range tt.parts {
+			hasRow := slices.ContainsFunc(table, func(e row) bool { return !e.Retry && tt.fits(e, part) })
+			assert.True(t, hasRow, "llm.json needs a row for %q of %s", part, list)
+		}
 	}
 }
