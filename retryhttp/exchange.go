@@ -143,6 +143,9 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	}
 	if x.gate != nil {
 		if refused := x.gate.hold(e.Elapsed); refused != nil {
+			if e.Attempt > 2 { // the refusal names the last attempt, but not the attempts before it
+				x.next().end() // this attempt was not sent: see hidesLoss
+			}
 			return refused
 		}
 	}

@@ -68,6 +68,20 @@ func TestAnswerThatIsLost(t *testing.T) {
 			req.Header.Set("Idempotency-Key", "k")
 		}
 	}
+	// The function `held` sets a Gate. While the attempt with the number `attempt` runs, the server
+	// asks another caller to wait for 50s, which is longer than MaxRetryAfter.
+	held := func(attempt int) edit {
+		return func(tr *retryhttp.Transport, req *http.Request) {
+			tr.Gate, tr.Policy = &retryhttp.Gate{}, retry.Policy{MaxAttempts: 4, MaxRetryAfter: 10 * time.Second}
+			tr.Prepare = func(_ *http.Request, n int, _ error) error {
+				if n == attempt {
+					other := &retryhttp.Transport{Base: script(asksToWait(429, 50)), Gate: tr.Gate}
+					_, _ = other.RoundTrip(req.Clone(req.Context()))
+				}
+				return nil
+			}
+		}
+	}
 	slow := reply{after: time.Hour, status: 200}
 	type step = func(*http.Request) (*http.Response, error)
 	unconnected := step(traced("asks", script(refused).RoundTrip))
@@ -101,6 +115,12 @@ func TestAnswerThatIsLost(t *testing.T) {
 		}), []any{repeated(429)}, "net/http has repeated the request"},
 		{"a reset, no connection, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, refused}, "connection reset by peer"},
 		{"a reset, a 429, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, 429}, "connection reset by peer"},
+		{"a reset, a 503, and then a Gate that is closed", held(2), []any{errReset, 503}, "connection reset by peer"},
+		{"a reset, a 429, and then a Gate that is closed", held(2), []any{errReset, 429}, "connection reset by peer"},
+		{"a reset, and then a Gate that is closed", held(1), []any{errReset}, ""},
+		{"a 503, and then a Gate that is closed", held(1), []any{503}, ""},
+		{"a repeat of net/http that gets a 429, and then a Gate that is closed", keyed(held(1)), []any{repeated(429)}, "net/http has repeated the request"},
+		{"a Gate that is closed in each attempt", held(0), []any{412}, ""},
 		{"a reset, no token in time, and then a 412", prepares(2, time.Second+1, nil), []any{errReset, 412}, "connection reset by peer"},
 		{"a reset, a 429, and then a Check that is late", ofTransport(func(tr *retryhttp.Transport) {
 			tr.Policy.AttemptTimeout, tr.Policy.MaxAttempts = time.Second, 3
