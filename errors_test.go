@@ -306,6 +306,8 @@ func TestErrorTextSaysHowACallEnded(t *testing.T) {
 			"retry budget exhausted after 2 attempts (1s waited, a retry would have waited 1s): i/o timeout; before that: 403 quota exhausted"},
 		{"an Error that has a Before", second, nil, []line{line{err: get(&retry.Error{Reason: retry.ReasonDeadline, Attempts: 1, Err: os.ErrDeadlineExceeded, Before: busy.err})}, line{err: os.ErrDeadlineExceeded}},
 			`attempts exhausted after 4 attempts (3s waited): i/o timeout; before that: Get "/x": retry: deadline exceeded after 1 attempt: i/o timeout; before that: 503 Service Unavailable`},
+		{"an Error whose Before is only a timeout", second, nil, []line{quota, line{err: get(&retry.Error{Reason: retry.ReasonDeadline, Attempts: 2, Err: os.ErrDeadlineExceeded, Before: os.ErrDeadlineExceeded})}, line{err: os.ErrDeadlineExceeded}},
+			"attempts exhausted after 4 attempts (3s waited): i/o timeout; before that: 403 quota exhausted"},
 		{"an Error whose Err is more than a timeout, in an error that is a timeout", second, nil, []line{line{err: timedOut{&retry.Error{Reason: retry.ReasonDeadline, Attempts: 1, Err: busy.err}}}, line{err: os.ErrDeadlineExceeded}},
 			"attempts exhausted after 4 attempts (3s waited): i/o timeout; before that: retry: deadline exceeded after 1 attempt: 503 Service Unavailable"},
 		{"failures before an attempt that ran past HealthyAfter are not shown", with(second, func(p *retry.Policy) { p.HealthyAfter, p.MaxAttempts = time.Minute, 2 }), nil,

@@ -154,7 +154,8 @@ func (in *inspected) read(err error, timedOut, inner bool) {
 				return
 			}
 			in.permanent = in.permanent || e.Reason == ReasonInvalid
-			in.said = in.said || e.Before != nil // the text of e contains the text of Before
+			// The text of e contains the text of Before, which may be only a timeout too.
+			in.said = in.said || e.Before != nil && inspect(e.Before).said
 			if err = e.Err; err == nil {
 				_, is := e.Cause.(*endedError)
 				in.said = in.said || !is
