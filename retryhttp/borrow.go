@@ -104,8 +104,9 @@ func (r *reporter) FlushError() error {
 
 func (r *reporter) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Some handlers look for the methods Flush and Hijack. If the inner ResponseWriter lacks these
-// methods, Flush does nothing and Hijack fails.
+// Some handlers look for the methods Flush, Hijack and CloseNotify. gin panics in a handler that
+// streams if there is no CloseNotify. If the inner ResponseWriter lacks these methods, Flush does
+// nothing, Hijack fails, and the channel of CloseNotify gets no value.
 func (r *reporter) Flush() { _ = r.FlushError() }
 
 func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -114,6 +115,13 @@ func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		r.report()
 	}
 	return conn, rw, err
+}
+
+func (r *reporter) CloseNotify() <-chan bool {
+	if inner, ok := r.ResponseWriter.(http.CloseNotifier); ok { //nolint:staticcheck // gin calls it
+		return inner.CloseNotify()
+	}
+	return nil
 }
 
 // A loan is the Budget that BorrowBudget puts into the context of a request.

@@ -195,6 +195,33 @@ func TestReportOfAConnectionThatWasHijacked(t *testing.T) {
 	}
 }
 
+// gin panics in a handler that streams if the ResponseWriter has no method CloseNotify.
+func TestReporterHasCloseNotify(t *testing.T) {
+	for name, inner := range map[string]http.ResponseWriter{"none": httptest.NewRecorder(), "of net/http": closeNotifier{httptest.NewRecorder()}} {
+		h := retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			select {
+			case closed := <-w.(http.CloseNotifier).CloseNotify(): //nolint:staticcheck // gin calls it
+				assert.True(t, closed)
+				assert.Equal(t, "of net/http", name)
+			default:
+				assert.Equal(t, "none", name)
+			}
+		}), 3)
+		req := request(t, "GET")
+		req.Header.Set("Retry-Budget", "3")
+		h.ServeHTTP(inner, req)
+	}
+}
+
+// A closeNotifier is a ResponseWriter whose client has gone.
+type closeNotifier struct{ http.ResponseWriter }
+
+func (closeNotifier) CloseNotify() <-chan bool {
+	gone := make(chan bool, 1)
+	gone <- true
+	return gone
+}
+
 // Over HTTP/2 a Hijack fails, and the handler keeps its retries.
 func TestReportOfAHijackThatFails(t *testing.T) {
 	h := retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
