@@ -41,8 +41,9 @@ import (
 // decompresses. If the body says that the account cannot pay, for example by insufficient_quota,
 // the error is permanent, whatever the status is, and its text says that the account cannot pay.
 // The error is also permanent if the vendor says that the request has more tokens than the account
-// may send in a minute, or that the limit of hours, a day, a week or a month is reached, or that
-// the account's plan does not include the model.
+// may send in a minute, or that the account's plan does not include the model. Of some vendors, LLM
+// also knows which error says that the limit of hours, a day, a week or a month is reached. The
+// file named at the end lists these errors.
 //
 // A wait in the body counts like a Retry-After, and the longer of the two waits applies. A 402, 403
 // or 413 with a wait is retried: OpenRouter sends a 402, and [AdviceOf] explains the others. The
@@ -63,12 +64,16 @@ import (
 // In a stream with a status below 400, an error event before the first piece of the answer becomes
 // a [*StreamError]. So does an error that Gemini writes as bare JSON between the events. The error
 // is permanent if the request is invalid, not allowed or not paid for, or above one of the limits
-// that are named above. LLM knows the codes that Anthropic, OpenAI, Gemini and some other vendors
-// documented in November 2026. An error with any other code is retried, unless the code is the
-// number of a status that is not retried, such as 400. In a stream with a status of 400 or above,
-// LLM reads an error event as it reads the JSON body of an error. An error event after the first
-// piece of the answer reaches the caller unchanged. A JSON body with a status below 400 also
+// that are named above. An error with a code that LLM does not know is retried, unless the code is
+// the number of a status that is not retried, such as 400. In a stream with a status of 400 or
+// above, LLM reads an error event as it reads the JSON body of an error. An error event after the
+// first piece of the answer reaches the caller unchanged. A JSON body with a status below 400 also
 // reaches the caller unchanged, even if it contains only an error, as some bodies of OpenRouter do.
+//
+// The file [llm.json] lists the errors of 17 vendors that LLM knows, each with its source of
+// November 2026. It says what LLM does after each error.
+//
+// [llm.json]: https://github.com/goretry/retry/blob/main/retryhttp/testdata/llm.json
 func LLM(p retry.Policy) *Transport {
 	whole, first := WholeBody(checkLLM, 8<<20), FirstEvent(checkLLM, judgeLLM)
 	return &Transport{
@@ -102,17 +107,13 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 	if text != nil {
 		e.keep(text, resp.Request)
 	}
-	wait := said.wait(resp)
-	asked := toAdvice(resp, wait, wait > 0)
-	e.advice.Wait = max(e.advice.Wait, asked.Wait)
+	e.advice.Wait = max(e.advice.Wait, said.wait(resp))
 	e.unpaid = said.unpaid()
-	switch {
-	case e.unpaid != "", said.isAboveLimit():
-		e.advice.Verdict = Never
+	switch verdict := said.verdict(resp.StatusCode, e.advice.Wait); {
 	case e.advice.Verdict == Never:
-	case resp.StatusCode == http.StatusConflict, resp.StatusCode == statusFull,
-		resp.StatusCode == http.StatusPaymentRequired && e.advice.Wait > 0, // OpenRouter
-		asked.Verdict == Again:
+	case verdict != Unsaid:
+		e.advice.Verdict = verdict
+	case isTransientLLM(resp.StatusCode):
 		e.advice.Verdict = Again
 	}
 	return e.judged(req)
@@ -213,12 +214,15 @@ func bareErrorLLM(resp *http.Response) error {
 
 // streamError returns the error for an error event. The parameter `data` is the data of the event.
 func (f *failureLLM) streamError(resp *http.Response, data []byte) error {
+	wait := f.wait(resp)
 	failed := &StreamError{
 		Type:    cmp.Or(f.Type, f.ErrorType, f.Status, f.code()),
 		Message: f.Message,
-		Data:    data, wait: max(f.wait(resp), VendorAdvice(resp).Wait), unpaid: f.unpaid(),
+		Data:    data, wait: max(wait, VendorAdvice(resp).Wait), unpaid: f.unpaid(),
 	}
-	if failed.unpaid != "" || f.isFinal() {
+	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves `status` 0
+	verdict := f.verdict(status, wait)
+	if verdict == Never || verdict == Unsaid && f.isFinal(status) {
 		return retry.Permanent(failed)
 	}
 	return failed
@@ -377,13 +381,34 @@ func (f *failureLLM) detailCode() string {
 	return details.Code
 }
 
-// isFinal reports whether the error of a stream is permanent. Some servers begin a stream with the
-// status 200 before they check the request. Then the Code of the error is the status that the
-// response would otherwise have had.
-func (f *failureLLM) isFinal() bool {
-	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves `status` 0
-	again := isTransient(status) || status == http.StatusConflict || status == statusFull
-	return f.nameIn(finalLLM) != "" || f.isAboveLimit() || status >= 400 && status <= 599 && !again
+// The method `verdict` decides about a failure in the body of a response with the status `status`,
+// or in a stream. Some servers begin a stream with the status 200 before they check the request.
+// Then `status` is the Code of the error, which is the status that the response would otherwise
+// have had. The parameter `wait` is the wait that the failure asks for.
+func (f *failureLLM) verdict(status int, wait time.Duration) Verdict {
+	switch {
+	case f.unpaid() != "", f.isAboveLimit():
+		return Never
+	case wait > 0 && (status == http.StatusPaymentRequired || // OpenRouter
+		status == http.StatusForbidden || status == http.StatusRequestEntityTooLarge):
+		return Again
+	default:
+		return Unsaid
+	}
+}
+
+// isFinal reports whether the error of a stream is permanent, if `verdict` does not say it.
+func (f *failureLLM) isFinal(status int) bool {
+	isStatus := status >= 400 && status <= 599
+	again := isTransient(status) || isTransientLLM(status)
+	switch f.nameIn(finalLLM) {
+	case "":
+		return isStatus && !again
+	case "invalid_request_error": // some servers send this type with the code of another error
+		return !(isStatus && again) && f.nameIn(rateLimitLLM) == ""
+	default:
+		return true
+	}
 }
 
 // nameIn returns the first code, type or Status of the failure that is in the list `names`, or ""
@@ -440,6 +465,11 @@ func isRateLimit(message string) bool {
 		strings.Contains(message, "model-studio/error-code")
 }
 
+// isTransientLLM reports whether LLM retries a status that Check does not retry.
+func isTransientLLM(status int) bool {
+	return status == http.StatusConflict || status == statusFull
+}
+
 // statusFull is the status of Groq if there is no capacity for a request of the service tier flex.
 const statusFull = 498
 
@@ -491,7 +521,7 @@ func (f *failureLLM) waitInMessage() time.Duration {
 	if !found {
 		_, said, found = strings.Cut(f.Message, "lease try again after ")
 	}
-	if !found || f.nameIn([]string{"rate_limit_exceeded", "rate_limit_reached_error"}) == "" {
+	if !found || f.nameIn(rateLimitLLM) == "" {
 		return 0
 	}
 	said, rest, _ := strings.Cut(cut(said), " ")
@@ -559,7 +589,8 @@ var (
 	// permanent: the limit of a day, a week or a month is reached, or the account may not use the
 	// model. The code 1300 must not be in the list, because it is Mistral's rate limit.
 	aboveLimitLLM = []string{
-		"quota_exceeded",                                       // Gemini: the quota of a day
+		"quota_exceeded",                            // Gemini: the quota of a day
+		"usage_limit_reached", "usage_not_included", // OpenAI: a plan of ChatGPT
 		"1112", "1121", "1304", "1308", "1310", "1311", "1313", // Zhipu and Z.ai
 		"1315", "1316", "1317", "1318", "1319", "1320", "1321", // Zhipu and Z.ai
 	}
@@ -577,6 +608,13 @@ var (
 		"(2056)", // MiniMax
 	}
 
+	// rateLimitLLM contains codes of limits that end soon. The message of such an error may contain a
+	// wait.
+	rateLimitLLM = []string{
+		"rate_limit_exceeded",      // OpenAI
+		"rate_limit_reached_error", // Moonshot
+	}
+
 	// finalLLM contains codes of errors. If a stream contains an error with such a code, the error is
 	// permanent. In the body of another response, the status decides instead, because some servers
 	// send invalid_request_error with a 429.
@@ -589,9 +627,10 @@ var (
 		"image_content_policy_violation", "image_file_too_large", "empty_image_file", // OpenAI
 		"unsupported_image_media_type", "image_file_not_found", // OpenAI
 		"cyber_policy", "bio_policy", "misalignment_policy_violation", // OpenAI
-		"usage_not_included", "data_residency_mismatch", "resource_not_found", // OpenAI
+		"data_residency_mismatch",                                      // OpenAI
 		"invalid_parameter_error", "InvalidParameter", "InvalidApiKey", // Alibaba
 		"AccessDenied", "ModelNotFound", "DataInspectionFailed", // Alibaba
+		"data_inspection_failed",                                     // Alibaba
 		"INVALID_ARGUMENT", "FAILED_PRECONDITION", "UNAUTHENTICATED", // Gemini
 		"PERMISSION_DENIED", "NOT_FOUND", "OUT_OF_RANGE", "UNIMPLEMENTED", "ALREADY_EXISTS", // Gemini
 		"invalid_request", "failed_precondition", "out_of_range", "parameter_unknown", // Gemini
@@ -606,5 +645,6 @@ var (
 		"content_policy_violation", "unsupported_image_format", "image_not_found", // OpenRouter
 		"content_filter",                             // Azure
 		"validation", "template_error", "tool_error", // Text Generation Inference
+		"missing_template_variable", // Text Generation Inference
 	}
 )
