@@ -108,8 +108,9 @@ func checkLLM(req *http.Request, resp *http.Response, err error) error {
 		e.keep(text, resp.Request)
 	}
 	e.advice.Wait = max(e.advice.Wait, said.wait(resp))
-	e.unpaid = said.unpaid()
-	switch verdict := said.verdict(resp.StatusCode, e.advice.Wait); {
+	var verdict Verdict
+	verdict, e.unpaid = said.verdict(resp.StatusCode, e.advice.Wait)
+	switch {
 	case e.advice.Verdict == Never:
 	case verdict != Unsaid:
 		e.advice.Verdict = verdict
@@ -214,14 +215,13 @@ func bareErrorLLM(resp *http.Response) error {
 
 // streamError returns the error for an error event. The parameter `data` is the data of the event.
 func (f *failureLLM) streamError(resp *http.Response, data []byte) error {
-	wait := f.wait(resp)
+	status, wait := f.statusIn(resp), f.wait(resp)
+	verdict, unpaid := f.verdict(status, wait)
 	failed := &StreamError{
 		Type:    cmp.Or(f.Type, f.ErrorType, f.Status, f.code()),
 		Message: f.Message,
-		Data:    data, wait: max(wait, VendorAdvice(resp).Wait), unpaid: f.unpaid(),
+		Data:    data, wait: max(wait, VendorAdvice(resp).Wait), unpaid: unpaid,
 	}
-	status, _ := strconv.Atoi(f.code()) // a code that is not a number leaves `status` 0
-	verdict := f.verdict(status, wait)
 	if verdict == Never || verdict == Unsaid && f.isFinal(status) {
 		return retry.Permanent(failed)
 	}
@@ -284,7 +284,8 @@ func failureIn(data []byte) (found failureLLM) {
 	case text == "" && isError(inner):
 		found = failureLLM{isError: true}
 		_ = json.Unmarshal(inner, &found)
-		found.ErrorType = cmp.Or(found.ErrorType, e.Response.ErrorType)
+		found.ErrorType = cmp.Or(
+			found.ErrorType, e.Response.ErrorType, e.ErrorType, found.metadata().ErrorType)
 	case text != "" || failed:
 		// There is no error object to read. The fields next to the key "error" are already in `found`.
 		found.Message, found.isError = cmp.Or(found.Message, text), true
@@ -372,6 +373,20 @@ func (f *failureLLM) details() (list []detailLLM) {
 	return list
 }
 
+// A metadataLLM is the Metadata of an error of OpenRouter.
+type metadataLLM struct {
+	Headers   map[string]string
+	ErrorType string `json:"error_type"`
+}
+
+// The method `metadata` returns the Metadata of an error. It is empty if it has another form.
+func (f *failureLLM) metadata() (found metadataLLM) {
+	if len(f.Metadata) <= longestPart {
+		_ = json.Unmarshal(f.Metadata, &found) // a field of another type is ignored
+	}
+	return found
+}
+
 // detailCode returns the code in the details of an error of Anthropic.
 func (f *failureLLM) detailCode() string {
 	var details struct {
@@ -381,19 +396,36 @@ func (f *failureLLM) detailCode() string {
 	return details.Code
 }
 
-// The method `verdict` decides about a failure in the body of a response with the status `status`,
-// or in a stream. Some servers begin a stream with the status 200 before they check the request.
-// Then `status` is the Code of the error, which is the status that the response would otherwise
-// have had. The parameter `wait` is the wait that the failure asks for.
-func (f *failureLLM) verdict(status int, wait time.Duration) Verdict {
+// statusIn returns the status of a failure. Some servers begin a stream with the status 200 before
+// they check the request. Then the Code of the error is the status that the response would
+// otherwise have had. If the Code is not a number, the result is 0.
+func (f *failureLLM) statusIn(resp *http.Response) int {
+	if resp.StatusCode >= 400 {
+		return resp.StatusCode
+	}
+	status, _ := strconv.Atoi(f.code())
+	return status
+}
+
+// The method `verdict` decides about a failure that has a status and asks for a wait. It also
+// returns the code, or the words of the message, that say that the account cannot pay, or "".
+//
+// OpenRouter sends a 402 with a wait if too many requests are running. Two codes of a 402 say no
+// more than the 402 itself, and so do not outweigh the wait.
+func (f *failureLLM) verdict(status int, wait time.Duration) (verdict Verdict, unpaid string) {
+	unpaid = f.unpaid()
+	waits := wait > 0 && status == http.StatusPaymentRequired
+	if waits && (unpaid == "payment_required" || unpaid == "billing_error") {
+		unpaid = ""
+	}
 	switch {
-	case f.unpaid() != "", f.isAboveLimit():
-		return Never
-	case wait > 0 && (status == http.StatusPaymentRequired || // OpenRouter
-		status == http.StatusForbidden || status == http.StatusRequestEntityTooLarge):
-		return Again
+	case unpaid != "", f.isAboveLimit():
+		return Never, unpaid
+	case waits, wait > 0 && status == http.StatusForbidden,
+		wait > 0 && status == http.StatusRequestEntityTooLarge:
+		return Again, ""
 	default:
-		return Unsaid
+		return Unsaid, ""
 	}
 }
 
@@ -498,13 +530,8 @@ func (f *failureLLM) wait(resp *http.Response) time.Duration {
 
 // waitInMetadata reads the wait in the headers that OpenRouter puts into the Metadata of an error.
 func (f *failureLLM) waitInMetadata(resp *http.Response) time.Duration {
-	var metadata struct{ Headers map[string]string }
-	if len(f.Metadata) > longestPart {
-		return 0
-	}
-	_ = json.Unmarshal(f.Metadata, &metadata) // fails for other metadata; then there are no headers
-	in := &http.Response{StatusCode: resp.StatusCode, Header: http.Header{}}
-	for name, value := range metadata.Headers {
+	in := &http.Response{StatusCode: f.statusIn(resp), Header: http.Header{}}
+	for name, value := range f.metadata().Headers {
 		in.Header.Set(name, value)
 	}
 	if resp.StatusCode >= 400 { // an event of a stream may come long after the Date of its response

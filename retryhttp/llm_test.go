@@ -94,6 +94,8 @@ func TestLLM(t *testing.T) {
 		{"a code above all statuses, with a generic type", streamOf(`data: {"error":{"type":"invalid_request_error","code":"1210"}}` + "\n\n"), 1, "invalid_request_error", retry.ReasonPermanent},
 		{"the code is a status, 500, with an exact type", streamOf(`data: {"error":{"type":"context_length_exceeded","code":500}}` + "\n\n"), 1, "context_length_exceeded", retry.ReasonPermanent},
 		{"OpenRouter, the code is a status, 402, with a wait", streamOf(`data: {"error":{"code":402,"metadata":{"headers":{"Retry-After":"5"}}}}` + "\n\n"), 2, "402", retry.ReasonSuccess},
+		{"OpenRouter, the code is a status, 429, a quota with a wait that is too long", streamOf(`data: {"error":{"code":429,"metadata":{"headers":{"X-RateLimit-Reset":"11"}}}}` + "\n\n"), 1, "429", retry.ReasonRetryAfter},
+		{"the code is a status, 402, with a wait, not paid", streamOf(`data: {"error":{"code":402,"type":"insufficient_quota","metadata":{"headers":{"Retry-After":"5"}}}}` + "\n\n"), 1, "insufficient_quota", retry.ReasonPermanent},
 		{"the code is a status, 403, with a wait", streamOf("data: " + strings.Replace(gemini("1s"), "429", "403", 1) + "\n\n"), 2, "RESOURCE_EXHAUSTED", retry.ReasonSuccess},
 		{"the code is a status, 404, with a wait", streamOf("data: " + strings.Replace(gemini("1s"), "429", "404", 1) + "\n\n"), 1, "RESOURCE_EXHAUSTED", retry.ReasonPermanent},
 		{"OpenRouter, the code is a status, 408", streamOf(`data: {"error":{"code":408,"message":"late"}}` + "\n\n"), 2, "408", retry.ReasonSuccess},
