@@ -42,7 +42,9 @@ type attempt struct {
 	// proof that the server has not processed the request is !mayBeDone.
 	unsent bool
 
-	late bool // Base returned a timeout, and the server may have processed the request
+	// late is true if AttemptTimeout or a deadline has ended the attempt before Base returned, or if
+	// Base returned another timeout and the server may have processed the request.
+	late bool
 
 	status  int   // the status of the response; 0: there was no response
 	failure error // the error if the attempt has failed; nil: it succeeded, or has not ended yet
@@ -61,9 +63,11 @@ func (a *attempt) send() (*http.Response, error) {
 	resp, err := a.roundTrip()
 	if err != nil {
 		_, unsent := err.(unsentError)
-		if timeout, late := context.Cause(a).(*timeoutError); late && !unsent {
+		timeout, late := context.Cause(a).(*timeoutError)
+		if late && !unsent {
 			err = timeout
 		}
+		a.late = a.late || late || a.Err() == context.DeadlineExceeded
 		if resp != nil { // http.Client would ignore the response and leak its connection
 			a.discard(resp, 0)
 		}
@@ -256,11 +260,7 @@ func (a *attempt) isLost() bool {
 // timedOut reports whether AttemptTimeout, a deadline or a timeout of Base has ended the attempt a,
 // and nothing else is known about it, not even a status. If a is nil, timedOut returns false.
 func (a *attempt) timedOut() bool {
-	if a == nil || a.before != nil || a.status != 0 {
-		return false
-	}
-	_, late := context.Cause(a).(*timeoutError)
-	return late || a.late || a.Err() == context.DeadlineExceeded
+	return a != nil && a.before == nil && a.status == 0 && a.late
 }
 
 // lostAs returns the error that the field Before of a *retry.Error gets for the attempt a, whose

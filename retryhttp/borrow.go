@@ -46,8 +46,16 @@ func BorrowBudget(h http.Handler, limit int) http.Handler {
 		}
 		inner := r.WithContext(ctx)
 		// The server of net/http removes the files of the MultipartForm, and a middleware above reads the
-		// Pattern. A Handler sets both only in the request that it gets.
-		defer func() { r.MultipartForm, r.Pattern = inner.MultipartForm, inner.Pattern }()
+		// Pattern. A Handler sets both only in the request that it gets. If h has set nothing, nothing is
+		// written, because another goroutine may still read r.
+		defer func() {
+			if inner.MultipartForm != r.MultipartForm {
+				r.MultipartForm = inner.MultipartForm
+			}
+			if inner.Pattern != r.Pattern {
+				r.Pattern = inner.Pattern
+			}
+		}()
 		h.ServeHTTP(w, inner)
 	})
 }

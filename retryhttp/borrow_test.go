@@ -260,3 +260,21 @@ func TestBorrowBudgetReturnsWhatTheHandlerHasSet(t *testing.T) {
 		})
 	}
 }
+
+// A middleware may pass a request to two handlers at the same time, or go on with a request whose
+// handler is late. BorrowBudget must not write to it then: the race detector would find the write.
+func TestBorrowBudgetWritesNothingIfTheHandlerHasSetNothing(t *testing.T) {
+	h := retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Method)
+	}), 3)
+	req, shadow := request(t, "GET"), httptest.NewRecorder()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.ServeHTTP(shadow, req)
+	}()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	<-done
+	assert.Equal(t, []string{"GET", "GET"}, []string{w.Body.String(), shadow.Body.String()})
+}

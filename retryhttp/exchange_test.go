@@ -47,6 +47,13 @@ func TestAnswerThatIsLost(t *testing.T) {
 		}
 		return retryhttp.Check(req, resp, err)
 	}
+	// The function lateCheck takes longer than AttemptTimeout if a connection broke.
+	lateCheck := func(req *http.Request, resp *http.Response, err error) error {
+		if errors.Is(err, errReset) || errors.Is(err, errNoAnswer) {
+			time.Sleep(time.Second + 1)
+		}
+		return retryhttp.Check(req, resp, err)
+	}
 	// The function `prepares` sets a Prepare. In the attempt with the number `attempt`, this
 	// Prepare takes the time `takes`, and then returns err.
 	prepares := func(attempt int, takes time.Duration, err error) edit {
@@ -172,6 +179,12 @@ func TestAnswerThatIsLost(t *testing.T) {
 			tr.Policy, tr.Check = retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}, retryhttp.WholeBody(nil, 99)
 		}, []any{step(func(req *http.Request) (*http.Response, error) { return responseWith(200, stalled{req.Context()}), nil }), slow},
 			"retryhttp: a response with the status 200 has arrived, but Check did not end within AttemptTimeout (1s)"},
+		{"AttemptTimeout, and then no answer, with a Check that is late", func(tr *retryhttp.Transport, _ *http.Request) {
+			tr.Policy, tr.Check = retry.Policy{MaxAttempts: 2, AttemptTimeout: time.Second}, lateCheck
+		}, []any{slow, errNoAnswer}, "retryhttp: no response within AttemptTimeout (1s)"},
+		{"a reset with a Check that is late, a 429, and then AttemptTimeout", func(tr *retryhttp.Transport, _ *http.Request) {
+			tr.Policy, tr.Check = retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}, lateCheck
+		}, []any{errReset, 429, slow}, "connection reset by peer"},
 		{"AttemptTimeout in each attempt", policy(retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}), []any{slow}, ""},
 		{"503, and then timeouts of Base", policy(retry.Policy{MaxAttempts: 3}), []any{503, late("read")}, "503 Service Unavailable"},
 		{"a timeout of Base in each attempt", nil, []any{late("read")}, ""},

@@ -77,20 +77,21 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 // that an answer was lost before a redirect. The context of the response's Request contains the
 // stopInfo.
 type stopInfo struct {
-	req      *http.Request // the Request of the response; its context contains the stopInfo
-	original *http.Request // the Request of the response before `addTo` added the stopInfo
-	status   int           // the status of the response
-	attempt  *attempt      // the last attempt
-	err      error         // why no other attempt was made; nil: the attempt succeeded
-	lost     error         // the error of an answer that was lost before a redirect; nil: none
+	req      *http.Request   // the Request of the response
+	ctx      context.Context // the context of `req`, which contains the stopInfo
+	original *http.Request   // the Request of the response before `addTo` added the stopInfo
+	status   int             // the status of the response
+	attempt  *attempt        // the last attempt
+	err      error           // why no other attempt was made; nil: the attempt succeeded
+	lost     error           // the error of an answer that was lost before a redirect; nil: none
 }
 
 type stopInfoKey struct{}
 
 // addTo returns a copy of req. Its context contains a copy of s, whose `req` is the result.
 func (s stopInfo) addTo(req *http.Request) *http.Request {
-	s.original = req
-	s.req = req.WithContext(context.WithValue(req.Context(), stopInfoKey{}, &s))
+	s.ctx = context.WithValue(req.Context(), stopInfoKey{}, &s)
+	s.original, s.req = req, req.WithContext(s.ctx)
 	return s.req
 }
 
@@ -100,7 +101,7 @@ func (s stopInfo) addTo(req *http.Request) *http.Request {
 // caller makes each request from the Request of the last response.
 func withoutStopInfo(req *http.Request) *http.Request {
 	ctx := req.Context()
-	if s, ok := ctx.Value(stopInfoKey{}).(*stopInfo); ok && ctx == s.req.Context() {
+	if s, ok := ctx.Value(stopInfoKey{}).(*stopInfo); ok && ctx == s.ctx {
 		return req.WithContext(s.original.Context())
 	}
 	return req

@@ -135,6 +135,14 @@ func TestErrorOf(t *testing.T) {
 		assert.Equal(t, []int{contexts[0], contexts[0], contexts[0]}, contexts, name)
 	}
 
+	type incomparable struct {
+		context.Context
+		values map[string]string
+	}
+	own := send(t, &retryhttp.Transport{Base: script(404)}).Request
+	*own = *own.WithContext(incomparable{Context: own.Context()})
+	assert.NotPanics(t, func() { send(t, &retryhttp.Transport{Base: script(404)}, own) })
+
 	// The Request of a response equals the caller's request except for its context. This context has
 	// the same values and the policy of WithPolicy.
 	type key struct{}

@@ -97,9 +97,10 @@ func InBody(n int64, err error) Fault {
 	}
 }
 
-// Status returns a fault that answers the request itself, with a status and a short text. Like a
-// server, it first reads the request's body. If wait is above 0, the answer has a Retry-After in
-// seconds, rounded up. If wait is 0 or less, the answer has no Retry-After.
+// Status returns a fault that answers the request itself, with a status and a short text. The text
+// is missing if the answer has no body, as after a HEAD. Like a server, the fault first reads the
+// request's body. If wait is above 0, the answer has a Retry-After in seconds, rounded up. If wait
+// is 0 or less, the answer has no Retry-After.
 func Status(code int, wait time.Duration) Fault {
 	return func(req *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		if req.Body != nil {
