@@ -653,7 +653,7 @@ func TestRecipeAnotherHost(t *testing.T) {
 					turn.CompareAndSwap(n, n+1) // once, however many attempts fail at that host
 				}
 				if resp != nil {
-					resp.Request = req // so that resp.Request.URL contains the host that answered
+					resp.Request = req.WithContext(resp.Request.Context()) // its URL contains the host that answered
 				}
 				return failure
 			},

@@ -186,6 +186,8 @@ func (e *evidence) forbidRepeats(req *http.Request, http1 bool) {
 	if req.Body == nil || req.Body == http.NoBody {
 		getBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }
 		req.Body, _ = getBody()
+		// net/http ignores the ContentLength of an http.NoBody, but not of this body.
+		req.ContentLength = 0
 		req.TransferEncoding = []string{"identity"} // so that a TRACE is not sent in chunks
 	}
 	if getBody == nil {

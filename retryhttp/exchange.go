@@ -437,7 +437,12 @@ func (x *exchange) hidesLoss() bool {
 		// The attempt was not sent. Its error contains the failure of the previous attempt, unless
 		// AttemptTimeout has ended it.
 		_, late := context.Cause(last).(*timeoutError)
-		return late || x.lost == nil || x.lost.before != nil || x.lost.number != last.number-1
+		if late || x.lost == nil || x.lost.number != last.number-1 {
+			return true
+		}
+		// In `fetch`, x.lost may be the body that broke off, whose `before` is the failure itself.
+		isHidden := x.lost.before != nil && x.lost.failure != nil
+		return isHidden || lostBeforeRedirect(x.req) != nil
 	case last.status != 0: // a refusal may be the effect of the earlier request
 		return last.status/100 == 4 || retry.IsPermanent(last.failure)
 	default: // no answer; an error such as "connection refused" may hide that the request was sent
@@ -448,10 +453,15 @@ func (x *exchange) hidesLoss() bool {
 // lostAnswer returns the error of an earlier request whose answer was lost, or nil. The request was
 // sent in the last attempt, in an earlier attempt, or before a redirect that led to x.req.
 func (x *exchange) lostAnswer() error {
+	first := lostBeforeRedirect(x.req)
 	if x.last == nil {
-		return lostBeforeRedirect(x.req)
+		return first
 	}
-	return cmp.Or(x.last.before, x.lost.lostAs(), lostBeforeRedirect(x.req))
+	noStatus := x.last.before != nil || x.lost != nil && x.lost.status < 400
+	if first != nil && (statusErrorIn(first) == nil || !noStatus) { // `next` has the reason
+		return first
+	}
+	return cmp.Or(x.last.before, x.lost.lostAs())
 }
 
 // The method `answer` returns the results of RoundTrip after the loop has stopped with err. After a

@@ -271,6 +271,14 @@ func TestAnswerThatIsLost(t *testing.T) {
 // error also says which answer was lost.
 func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 	for name, edit := range map[string]func(*testing.T, *retryhttp.Transport){
+		"Prepare fails in the second attempt": func(_ *testing.T, tr *retryhttp.Transport) {
+			tr.Prepare = func(req *http.Request, n int, _ error) error {
+				if req.URL.Path == "/new" && n == 2 {
+					return errNoAnswer
+				}
+				return nil
+			}
+		},
 		"Prepare fails": func(_ *testing.T, tr *retryhttp.Transport) {
 			tr.Prepare = func(req *http.Request, _ int, _ error) error {
 				if req.URL.Path == "/new" {
@@ -288,7 +296,7 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 		},
 	} {
 		bubble(t, "the request to the new location is not sent: "+name, func(t *testing.T) {
-			tr := &retryhttp.Transport{Base: script(errReset, response(307, "Location", "/new")), Policy: retry.Policy{MaxAttempts: 3}}
+			tr := &retryhttp.Transport{Base: script(errReset, response(307, "Location", "/new"), 503), Policy: retry.Policy{MaxAttempts: 3}}
 			edit(t, tr)
 			_, err := (&http.Client{Transport: tr}).Do(request(t, "PUT"))
 			var e *retry.Error
@@ -306,6 +314,9 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 		{"308, after a 503", "DELETE", []any{503, to(308, "/new"), 404}, "503 Service Unavailable"},
 		{"two redirects", "PUT", []any{errReset, to(307, "/new"), to(307, "/newer"), 412}, "connection reset by peer"},
 		{"an answer is lost after the redirect too", "PUT", []any{504, to(307, "/new"), errReset, 412}, "connection reset by peer"},
+		{"two answers are lost, both without a status", "PUT", []any{errNoAnswer, to(307, "/new"), errReset, 412}, errNoAnswer.Error()},
+		{"a reset, and a 503 after the redirect", "PUT", []any{errReset, to(307, "/new"), 503, 412}, "connection reset by peer"},
+		{"two answers are lost, both with a status", "PUT", []any{504, to(307, "/new"), 503, 412}, "504 Gateway Timeout"},
 		{"no answer is lost", "PUT", []any{to(307, "/new"), 412}, ""},
 		{"429, and then a redirect", "PUT", []any{429, to(307, "/new"), 412}, ""},
 		{"303, after which the request is a GET", "PUT", []any{errReset, to(303, "/new"), 404}, ""},

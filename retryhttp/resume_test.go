@@ -734,6 +734,25 @@ func TestBeforeOfADownload(t *testing.T) {
 	assert.ErrorIs(t, e.Before, io.ErrUnexpectedEOF)
 }
 
+// If the request for the missing bytes is not sent, its error contains the error of the body. Before
+// does not repeat that error.
+func TestBeforeOfADownloadWithoutAToken(t *testing.T) {
+	tr := &retryhttp.Transport{
+		Resume: true, Policy: retry.Policy{MaxAttempts: 4}, Base: &source{text: "0123456789", cuts: []int{4}},
+		Prepare: func(req *http.Request, _ int, _ error) error {
+			if req.Header.Get("Range") != "" {
+				return errNoAnswer
+			}
+			return nil
+		},
+	}
+	_, err := io.ReadAll(send(t, tr).Body)
+	var e *retry.Error
+	require.ErrorAs(t, err, &e)
+	assert.NoError(t, e.Before)
+	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+}
+
 // Check gets the error with which a body broke off together with the first request for the missing
 // bytes.
 func TestCheckOfABrokenBody(t *testing.T) {

@@ -247,6 +247,7 @@ func judgeText(text string) verdict {
 		begins("net/http: invalid "),
 		begins("http: invalid header field "), // of an http.ClientConn, since Go 1.26
 		begins("http: invalid method "),
+		begins("http: invalid trailer field name "),
 		begins("net/http: can't write control character in Request.URL"),
 		begins("invalid Trailer key "),
 		begins("http: nil Request."),

@@ -111,7 +111,7 @@ func TestConstructedErrors(t *testing.T) {
 			&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, errors.Join(syscall.ECONNRESET, x509.UnknownAuthorityError{}),
 		}},
 		{"no TLS at the other end", permanent, []error{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}}},
-		{"an http.ClientConn, invalid requests", permanent, []error{errors.New(`http: invalid header field value for "A"`), errors.New(`http: invalid method "G T"`)}},
+		{"an http.ClientConn, invalid requests", permanent, []error{errors.New(`http: invalid header field value for "A"`), errors.New(`http: invalid method "G T"`), errors.New(`http: invalid trailer field name "a b"`)}},
 		{"TLS that is garbled", neither, []error{tls.RecordHeaderError{Msg: "received record with version 5454 when expecting version 303"}}},
 		{"TLS alerts", permanent, each(alert, 40, 42, 43, 44, 45, 46, 48, 49, 70, 71, 86, 109, 110, 112, 113, 114, 115, 116, 120, 121)},
 		{"a TLS alert in a get", permanent, []error{get(alert(42))}},
