@@ -25,6 +25,9 @@ type hostKey struct {
 // budgetOf returns the Budget for the target of a URL. The caller must call `done` when it no
 // longer uses the Budget.
 func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
+	if len(u.Host) > longestHost {
+		return t.For(u.Host) // too long for a key, so it is not worth computing: see hostOf
+	}
 	h, last := hostOf(u), t.last.Load()
 	if last == nil || last.host != h {
 		last = &hostKey{h.clone(), h.String()}

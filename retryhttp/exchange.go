@@ -71,6 +71,7 @@ type exchange struct {
 
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
+	replaced   bool           // the error of an Enter has replaced the failure of the last attempt
 	unprepared bool           // Prepare or GetBody has failed in the last attempt
 	renewed    bool           // a 401 or 407 has set skipBudget; a further 401 or 407 does not set it
 	hedged     atomic.Bool    // the answer of the last attempt came from the second request of a Hedge
@@ -143,9 +144,7 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	}
 	if x.gate != nil {
 		if refused := x.gate.hold(e.Elapsed); refused != nil {
-			if e.Attempt > 2 { // the refusal names the last attempt, but not the attempts before it
-				x.next().end() // this attempt was not sent: see hidesLoss
-			}
+			x.refuse()
 			return refused
 		}
 	}
@@ -154,13 +153,25 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	}
 	began := time.Now()
 	err := x.policy.Enter(ctx, e)
-	if err == nil && x.gate != nil {
+	if err != nil {
+		own, is := err.(*retry.Error)
+		x.replaced = is && own != nil && own.Err != nil // the call takes this Err: see Policy.Enter
+		x.refuse()
+	} else if x.gate != nil {
 		// A pause may have begun while Enter waited. If the limits do not allow such a long wait, the
 		// attempt is made at once, because Enter may have taken something that the end of the attempt
 		// gives back.
 		_ = x.gate.hold(e.Elapsed + time.Since(began))
 	}
 	return err
+}
+
+// The method `refuse` is called when `enter` refuses an attempt. For hidesLoss, this attempt counts
+// like one whose Prepare fails: it was not sent.
+func (x *exchange) refuse() {
+	if x.last != nil {
+		x.next().end()
+	}
 }
 
 // The method `attempt` makes one attempt. It returns the error of the attempt, or nil if the
@@ -437,7 +448,7 @@ func (x *exchange) hidesLoss() bool {
 		// The attempt was not sent. Its error contains the failure of the previous attempt, unless
 		// AttemptTimeout has ended it.
 		_, late := context.Cause(last).(*timeoutError)
-		if late || x.lost == nil || x.lost.number != last.number-1 {
+		if late || x.replaced || x.lost == nil || x.lost.number != last.number-1 {
 			return true
 		}
 		// In `fetch`, x.lost may be the body that broke off, whose `before` is the failure itself.

@@ -89,6 +89,18 @@ func TestAnswerThatIsLost(t *testing.T) {
 			}
 		}
 	}
+	// The function `enters` sets an Enter that returns err before the attempt with the number `attempt`.
+	enters := func(attempt int, err error) edit {
+		return ofTransport(func(tr *retryhttp.Transport) {
+			tr.Policy.Enter = func(_ context.Context, e retry.Event) error {
+				if e.Attempt != attempt {
+					return nil
+				}
+				return err
+			}
+		})
+	}
+	noSlot := retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return errors.New("no slot") })
 	slow := reply{after: time.Hour, status: 200}
 	type step = func(*http.Request) (*http.Response, error)
 	unconnected := step(traced("asks", script(refused).RoundTrip))
@@ -122,6 +134,14 @@ func TestAnswerThatIsLost(t *testing.T) {
 		}), []any{repeated(429)}, "net/http has repeated the request"},
 		{"a reset, no connection, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, refused}, "connection reset by peer"},
 		{"a reset, a 429, and then no token", prepares(3, 0, errNoAnswer), []any{errReset, 429}, "connection reset by peer"},
+		{"a reset, and then an Enter that retried", enters(2, noSlot), []any{errReset}, "connection reset by peer"},
+		{"a 503, and then an Enter that retried", enters(2, noSlot), []any{503}, "503 Service Unavailable"},
+		{"a reset, a 503, and then an Enter that retried", enters(3, noSlot), []any{errReset, 503}, "connection reset by peer"},
+		{"a reset, a 429, and then an Enter that retried", enters(3, noSlot), []any{errReset, 429}, "connection reset by peer"},
+		{"a 429, and then an Enter that retried", enters(2, noSlot), []any{429}, ""},
+		{"an Enter that retried, before the first attempt", enters(1, noSlot), []any{412}, ""},
+		{"a reset, and then an Enter that fails", enters(2, errNoAnswer), []any{errReset}, ""},
+		{"a reset, a 503, and then an Enter that fails", enters(3, errNoAnswer), []any{errReset, 503}, "connection reset by peer"},
 		{"a reset, a 503, and then a Gate that is closed", held(2), []any{errReset, 503}, "connection reset by peer"},
 		{"a reset, a 429, and then a Gate that is closed", held(2), []any{errReset, 429}, "connection reset by peer"},
 		{"a reset, and then a Gate that is closed", held(1), []any{errReset}, ""},

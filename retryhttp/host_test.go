@@ -56,12 +56,13 @@ func TestHostOf(t *testing.T) {
 	for r := range 10_000 {
 		ideographs.WriteRune(rune(0x4e00 + r))
 	}
+	var all targets
 	for _, name := range []string{ideographs.String() + ".test", strings.Repeat("X", longestHost+1)} {
 		long := &url.URL{Scheme: "http", Host: name}
 		assert.True(t, hostOf(long).tooLong())
 		assert.Zero(t, testing.AllocsPerRun(10, func() { hostOf(long) }), "no punycode is computed for a long name")
+		assert.Zero(t, testing.AllocsPerRun(10, func() { all.budgetOf(long) }), "a long name is not copied")
 	}
-	var all targets
 	for _, port := range []string{"", ":8080", ":8081"} {
 		name := strings.Repeat("x", longestHost-len("https")-len(port)+1)
 		b, _ := all.budgetOf(&url.URL{Scheme: "https", Host: name + port})
