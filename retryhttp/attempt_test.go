@@ -136,4 +136,6 @@ func TestSchemeMismatch(t *testing.T) {
 			assert.ErrorAs(t, err, new(tls.RecordHeaderError))
 		}
 	}
+	_, err := (&retryhttp.Transport{Base: script(tls.RecordHeaderError{RecordHeader: [5]byte([]byte("SSH-2"))})}).RoundTrip(request(t, "GET"))
+	assert.NotErrorIs(t, err, http.ErrSchemeMismatch)
 }

@@ -239,6 +239,8 @@ func TestLLM(t *testing.T) {
 		{"a stream without an end in an error", responseWith(429, endless{}, "Content-Type", "text/event-stream"), 2, "", retry.ReasonSuccess},
 		{"Gemini, a wrong request in a stream", streamOf(`data: {"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}` + "\n\n"), 1, "INVALID_ARGUMENT", retry.ReasonPermanent},
 		{"Gemini, too long", failed(429, gemini("10.1s")), 1, "", retry.ReasonRetryAfter},
+		{"402 with a wait, not paid", failed(402, unpaid, "Retry-After", "1"), 1, "", retry.ReasonPermanent},
+		{"above a limit, with X-Should-Retry: true", failed(429, `{"error":{"code":"quota_exceeded"}}`, "X-Should-Retry", "true"), 1, "", retry.ReasonPermanent},
 		{"400 with X-Should-Retry: true", status(400, "X-Should-Retry", "true"), 2, "", retry.ReasonSuccess},
 		{"429, too long", status(429, "Retry-After-Ms", "10001"), 1, "", retry.ReasonRetryAfter},
 	} {

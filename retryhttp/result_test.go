@@ -135,6 +135,12 @@ func TestErrorOf(t *testing.T) {
 		assert.Equal(t, []int{contexts[0], contexts[0], contexts[0]}, contexts, name)
 	}
 
+	// A request with a context that was made from the context of such a Request keeps its deadline.
+	ctx, cancel := context.WithDeadline(send(t, &retryhttp.Transport{Base: script(404)}).Request.Context(), time.Unix(1, 0))
+	defer cancel()
+	_, err = (&retryhttp.Transport{Base: script(200)}).RoundTrip(request(t, "GET").WithContext(ctx))
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+
 	type incomparable struct {
 		context.Context
 		values map[string]string
@@ -146,7 +152,7 @@ func TestErrorOf(t *testing.T) {
 	// The Request of a response equals the caller's request except for its context. This context has
 	// the same values and the policy of WithPolicy.
 	type key struct{}
-	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "here"))
+	ctx, cancel = context.WithCancel(context.WithValue(t.Context(), key{}, "here"))
 	req := request(t, "GET").WithContext(retryhttp.WithPolicy(ctx, twice))
 	base := script(&http.Response{StatusCode: 503})
 	resp := send(t, &retryhttp.Transport{Base: base}, req)
