@@ -170,7 +170,7 @@ func (c *call) refused(err error) bool {
 		c.Delay, c.facts = e.Delay, e.facts
 		c.number = number
 		if e.Err != nil {
-			c.Err = e.Err
+			c.Err, c.Before = e.Err, e.Before
 		}
 		return c.stopFor(e.Reason, e.Cause)
 	case c.ctx.Err() != nil:

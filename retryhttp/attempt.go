@@ -86,7 +86,7 @@ func (a *attempt) send() (*http.Response, error) {
 		if e := (*retry.Error)(nil); errors.As(inner.err, &e) {
 			a.before = cmp.Or(e.Before, a.before)
 		}
-		a.before = cmp.Or(inner.lost, a.before)
+		a.before = cmp.Or(inner.lost.lostAs(), a.before)
 		a.mayBeDone = a.before != nil || inner.attempt.mayBeDone || inner.attempt.x.mayBeDone
 	}
 	switch req := resp.Request; {

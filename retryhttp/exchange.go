@@ -76,7 +76,7 @@ type exchange struct {
 	renewed    bool           // a 401 or 407 has set skipBudget; a further 401 or 407 does not set it
 	hedged     atomic.Bool    // the answer of the last attempt came from the second request of a Hedge
 	last       *attempt       // the last attempt; nil before the first attempt
-	lost       *attempt       // an earlier attempt whose answer was lost (see isLost); nil: none
+	lost       *attempt       // an attempt before the last one, whose answer was lost; nil: none
 	mayBeDone  bool           // the server may have processed an attempt before the last one
 	failure    error          // what Check returned last; nil: success, or Check was not called yet
 	resp       *http.Response // the last attempt's response; nil: none, or discarded, or returned
@@ -87,7 +87,7 @@ type exchange struct {
 // The method `run` calls fn for each attempt that the loop makes. In RoundTrip, fn is the method
 // `attempt`. In `fetch`, fn is a function that calls `attempt`.
 func (x *exchange) run(fn func(context.Context) error) error {
-	x.Context = x.req.Context()
+	x.Context, x.lost = x.req.Context(), lostBeforeRedirect(x.req)
 	return x.complete(retry.Do(x, x.loopPolicy(), fn))
 }
 
@@ -154,8 +154,8 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	began := time.Now()
 	err := x.policy.Enter(ctx, e)
 	if err != nil {
-		own, is := err.(*retry.Error)
-		x.replaced = is && own != nil && own.Err != nil // the call takes this Err: see Policy.Enter
+		own, is := err.(*retry.Error) // the call takes its Err: see Policy.Enter
+		x.replaced = is && own != nil && own.Err != nil && own.Reason != ""
 		x.refuse()
 	} else if x.gate != nil {
 		// A pause may have begun while Enter waited. If the limits do not allow such a long wait, the
@@ -181,8 +181,8 @@ func (x *exchange) refuse() {
 // returns. But the caller may read the body of the response later. So the request has a context of
 // its own, which AttemptTimeout can cancel only while the method `attempt` runs.
 func (x *exchange) attempt(ctx context.Context) error {
-	a := x.next()
-	returned := false
+	a, returned := x.next(), false
+	x.hedged.Store(false)
 	defer func() {
 		if !returned { // Base or Check has panicked
 			a.cancel(nil)
@@ -254,7 +254,6 @@ func (x *exchange) next() *attempt {
 	a.x, a.number = x, a.number+1
 	a.Context, a.cancel = context.WithCancelCause(x.Context)
 	x.last = a
-	x.hedged.Store(false)
 	if x.gate != nil {
 		x.gate.told.Store(0)
 	}
@@ -433,7 +432,7 @@ func (x *exchange) complete(err error) error {
 	}
 	// Two timeouts say no more than one.
 	if x.hidesLoss() && !(x.last.timedOut() && x.lost.timedOut()) {
-		e.Before = cmp.Or(x.lostAnswer(), e.Before)
+		e.Before = cmp.Or(x.lostAnswer().lostAs(), e.Before)
 	}
 	return err
 }
@@ -448,12 +447,11 @@ func (x *exchange) hidesLoss() bool {
 		// The attempt was not sent. Its error contains the failure of the previous attempt, unless
 		// AttemptTimeout has ended it.
 		_, late := context.Cause(last).(*timeoutError)
-		if late || x.replaced || x.lost == nil || x.lost.number != last.number-1 {
+		if late || x.replaced || x.lost == nil || x.lost.x != x || x.lost.number != last.number-1 {
 			return true
 		}
 		// In `fetch`, x.lost may be the body that broke off, whose `before` is the failure itself.
-		isHidden := x.lost.before != nil && x.lost.failure != nil
-		return isHidden || lostBeforeRedirect(x.req) != nil
+		return x.lost.before != nil && x.lost.failure != nil
 	case last.status != 0: // a refusal may be the effect of the earlier request
 		return last.status/100 == 4 || retry.IsPermanent(last.failure)
 	default: // no answer; an error such as "connection refused" may hide that the request was sent
@@ -461,18 +459,13 @@ func (x *exchange) hidesLoss() bool {
 	}
 }
 
-// lostAnswer returns the error of an earlier request whose answer was lost, or nil. The request was
-// sent in the last attempt, in an earlier attempt, or before a redirect that led to x.req.
-func (x *exchange) lostAnswer() error {
-	first := lostBeforeRedirect(x.req)
-	if x.last == nil {
-		return first
+// lostAnswer returns the attempt with an earlier request whose answer was lost, or nil. The request
+// was sent in the last attempt, in an earlier attempt, or before a redirect that led to x.req.
+func (x *exchange) lostAnswer() *attempt {
+	if x.last != nil && x.last.before != nil {
+		return x.last
 	}
-	noStatus := x.last.before != nil || x.lost != nil && x.lost.status < 400
-	if first != nil && (statusErrorIn(first) == nil || !noStatus) { // `next` has the reason
-		return first
-	}
-	return cmp.Or(x.last.before, x.lost.lostAs())
+	return x.lost
 }
 
 // The method `answer` returns the results of RoundTrip after the loop has stopped with err. After a
@@ -518,10 +511,10 @@ func (x *exchange) handOver(err error) *http.Response {
 	return resp
 }
 
-// lostBeforeRedirect returns the error of an attempt whose answer was lost before the redirect that
-// led to req, or nil. http.Client sets the field Response of req. If the redirect has changed the
-// method, req is another request, and the result is nil.
-func lostBeforeRedirect(req *http.Request) error {
+// lostBeforeRedirect returns the attempt whose answer was lost before the redirect that led to req,
+// or nil. http.Client sets the field Response of req. If the redirect has changed the method, req
+// is another request, and the result is nil.
+func lostBeforeRedirect(req *http.Request) *attempt {
 	if req.Response == nil {
 		return nil
 	}

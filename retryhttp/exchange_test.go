@@ -140,6 +140,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset, a 429, and then an Enter that retried", enters(3, noSlot), []any{errReset, 429}, "connection reset by peer"},
 		{"a 429, and then an Enter that retried", enters(2, noSlot), []any{429}, ""},
 		{"an Enter that retried, before the first attempt", enters(1, noSlot), []any{412}, ""},
+		{"a reset, and then an Enter with an Error without a Reason", enters(2, &retry.Error{Err: errNoAnswer}), []any{errReset}, ""},
 		{"a reset, and then an Enter that fails", enters(2, errNoAnswer), []any{errReset}, ""},
 		{"a reset, a 503, and then an Enter that fails", enters(3, errNoAnswer), []any{errReset, 503}, "connection reset by peer"},
 		{"a reset, a 503, and then a Gate that is closed", held(2), []any{errReset, 503}, "connection reset by peer"},
@@ -324,12 +325,42 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 			assert.Equal(t, errReset, e.Before, err)
 		})
 	}
-	to := func(status int, path string) *http.Response { return response(status, "Location", path) }
+	to := func(status int, path string) any { // a new response each time, because its Request says what was lost
+		return func(*http.Request) (*http.Response, error) { return response(status, "Location", path), nil }
+	}
+	late := &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	before := func(t *testing.T, tr *retryhttp.Transport, steps ...any) error {
+		tr.Base, tr.Policy = script(steps...), retry.Policy{MaxAttempts: 3}
+		_, err := retryhttp.Result((&http.Client{Transport: tr}).Do(request(t, "PUT")))
+		var e *retry.Error
+		require.ErrorAs(t, err, &e)
+		return e.Before
+	}
+	bubble(t, "a 503 whose error has no status", func(t *testing.T) {
+		down := func(req *http.Request, resp *http.Response, err error) error {
+			if resp != nil && resp.StatusCode == 503 {
+				return errors.New("down")
+			}
+			return retryhttp.Check(req, resp, err)
+		}
+		assert.Equal(t, errReset, before(t, &retryhttp.Transport{Check: down}, 503, to(307, "/new"), errReset, 412))
+	})
+	bubble(t, "a 503, and no token after a reset, whose error the text contains", func(t *testing.T) {
+		fails := func(req *http.Request, n int, _ error) error {
+			if req.URL.Path == "/new" && n == 2 {
+				return errNoAnswer
+			}
+			return nil
+		}
+		assert.NoError(t, before(t, &retryhttp.Transport{Prepare: fails}, 503, to(307, "/new"), errReset))
+	})
 	for _, tt := range []struct {
 		name, method string
 		steps        []any
 		want         string // the text of Before; "": Before is nil
 	}{
+		{"a timeout, and a 503 and a timeout after the redirect", "PUT", []any{late, to(307, "/new"), 503, late, late}, "503 Service Unavailable"},
+		{"a reset, and timeouts after the redirect", "PUT", []any{errReset, to(307, "/new"), late, late, late}, "connection reset by peer"},
 		{"307", "PUT", []any{errReset, to(307, "/new"), 412}, "connection reset by peer"},
 		{"308, after a 503", "DELETE", []any{503, to(308, "/new"), 404}, "503 Service Unavailable"},
 		{"two redirects", "PUT", []any{errReset, to(307, "/new"), to(307, "/newer"), 412}, "connection reset by peer"},

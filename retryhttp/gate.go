@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -87,7 +88,7 @@ func (g *Gate) key(req *http.Request) string {
 	}
 	key := req.URL.Scheme + "://" + strings.ToLower(name)
 	for _, name := range secretHeaders {
-		if secrets := req.Header[name]; len(secrets) > 0 {
+		if secrets := valuesOf(req.Header, name); len(secrets) > 0 {
 			text := name + "\n" + strings.Join(secrets, "\n")
 			key += " " + strconv.FormatUint(maphash.String(keySeed, text), 16)
 		}
@@ -95,11 +96,21 @@ func (g *Gate) key(req *http.Request) string {
 	return key
 }
 
-// secretHeaders are the headers by which servers recognize their tenants. net/http sends the keys
-// of the map Header unchanged. Some users write the keys in lower case, as in HTTP/2.
+// secretHeaders are the headers by which servers recognize their tenants.
 var secretHeaders = []string{
 	"Authorization", "X-Api-Key", "Api-Key", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key",
-	"authorization", "x-api-key", "api-key", "x-goog-api-key", "ocp-apim-subscription-key",
+}
+
+// valuesOf returns the values of a header in all its spellings. net/http sends the keys of the map
+// Header unchanged, and some users write them as a vendor does (X-API-Key), or in lower case.
+func valuesOf(h http.Header, name string) (values []string) {
+	for key, some := range h {
+		if strings.EqualFold(key, name) {
+			values = append(values, some...)
+		}
+	}
+	slices.Sort(values) // the order of a map is random
+	return values
 }
 
 // keySeed is the seed of the hash of the secret headers in a key. It is random, so that nobody who

@@ -83,6 +83,13 @@ func TestGateCloses(t *testing.T) {
 		{"a second token", nil, 429, 10, header("Authorization", "a"), header("Authorization", "a", "b"), 0},
 		{"the same token in another header", nil, 429, 10, header("Authorization", "a"), header("X-Api-Key", "a"), 0},
 		{"another token in a header in lower case", nil, 429, 10, header("authorization", "a"), header("authorization", "b"), 0},
+		{"another token in a header in upper case", nil, 429, 10, header("X-API-KEY", "a"), header("X-API-KEY", "b"), 0},
+		{"the same token in another spelling of its header", nil, 429, 10, header("X-API-Key", "a"), header("X-Api-Key", "a"), 10 * s},
+		{"two tokens in two spellings", nil, 429, 10, ofRequest(func(req *http.Request) {
+			req.Header["X-Api-Key"], req.Header["x-api-key"] = []string{"a"}, []string{"b"}
+		}), ofRequest(func(req *http.Request) {
+			req.Header["X-API-KEY"], req.Header["x-Api-Key"] = []string{"b"}, []string{"a"}
+		}), 10 * s},
 		{"another API key of Google", nil, 429, 10, header("X-Goog-Api-Key", "a"), header("X-Goog-Api-Key", "b"), 0},
 		{"another API key of Azure", nil, 429, 10, header("Ocp-Apim-Subscription-Key", "a"), header("Ocp-Apim-Subscription-Key", "b"), 0},
 		{"another API key", nil, 429, 10, header("X-Api-Key", "a"), header("X-Api-Key", "b"), 0},

@@ -1090,6 +1090,33 @@ func TestHedgeIsReported(t *testing.T) {
 	})
 }
 
+// If Enter refuses the next attempt, the last attempt is still the one that a Hedge has answered.
+func TestHedgedAfterARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		tr := &retryhttp.Transport{
+			Base: &retryhttp.Hedge{Base: script(reply{after: time.Second, status: 200}, 200), After: 50 * ms},
+			Policy: retry.Policy{
+				MaxAttempts: 2,
+				Enter: func(_ context.Context, e retry.Event) error {
+					if e.Attempt == 2 {
+						return errNoAnswer
+					}
+					return nil
+				},
+				OnEvent: func(ctx context.Context, e retry.Event) {
+					told = append(told, fmt.Sprint(e.Kind, " ", retryhttp.Hedged(ctx)))
+				},
+			},
+			Check: func(_ *http.Request, resp *http.Response, _ error) error { return retry.After(1, errReset) },
+		}
+		_, err := tr.RoundTrip(request(t, "GET"))
+		assert.ErrorIs(t, err, errReset)
+		assert.Equal(t, []string{"attempt_started false", "attempt_finished true", "retry_scheduled true", "call_finished true"}, told)
+		time.Sleep(time.Minute)
+	})
+}
+
 // If Base calls a Hedge twice in one attempt, Hedged is about the second call. If a Hedge is below
 // another Hedge, Hedged is about the outer Hedge.
 func TestHedgedIsAboutTheLastCall(t *testing.T) {

@@ -327,8 +327,7 @@ func isEmptyChunk(data []byte) bool {
 			return false
 		}
 		for key, value := range choice.Delta {
-			empty := slices.Contains([]string{`""`, "null", "[]"}, string(value))
-			if key != "role" && !empty {
+			if key != "role" && !isEmpty(value) {
 				return false
 			}
 		}
@@ -560,9 +559,27 @@ func (f *failureLLM) waitInMessage() time.Duration {
 }
 
 // isError reports whether the value of the key "error" describes an error. An error is an object or
-// a text that is not empty. Some servers send null, false or "" with each piece of an answer.
+// a text that is not empty. Some servers send null, false, "" or an object whose fields are empty
+// with each piece of an answer.
 func isError(value json.RawMessage) bool {
-	return len(value) > 0 && (value[0] == '{' || value[0] == '"' && len(value) > len(`""`))
+	var fields map[string]json.RawMessage
+	switch {
+	case len(value) == 0:
+		return false
+	case len(value) > longestPart, value[0] != '{' || json.Unmarshal(value, &fields) != nil:
+		return value[0] == '{' || value[0] == '"' && len(value) > len(`""`)
+	}
+	for _, field := range fields {
+		if !isEmpty(field) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEmpty reports whether a value of JSON is null, or an empty text, list or object.
+func isEmpty(value json.RawMessage) bool {
+	return slices.Contains([]string{`""`, "null", "[]", "{}"}, string(value))
 }
 
 var (

@@ -83,7 +83,7 @@ type stopInfo struct {
 	status   int             // the status of the response
 	attempt  *attempt        // the last attempt
 	err      error           // why no other attempt was made; nil: the attempt succeeded
-	lost     error           // the error of an answer that was lost before a redirect; nil: none
+	lost     *attempt        // its answer was lost before a redirect; nil: none
 }
 
 type stopInfoKey struct{}
