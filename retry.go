@@ -170,7 +170,7 @@ func (c *call) refused(err error) bool {
 		c.Delay, c.facts = e.Delay, e.facts
 		c.number = number
 		if e.Err != nil {
-			c.Err, c.Before = e.Err, e.Before
+			c.Err = e.Err
 		}
 		return c.stopFor(e.Reason, e.Cause)
 	case c.ctx.Err() != nil:

@@ -105,27 +105,6 @@ func TestEnter(t *testing.T) {
 	})
 }
 
-// The Err of an Enter replaces a timeout, so the error before this timeout is not Before any more.
-func TestEnterReplacesBefore(t *testing.T) {
-	_, full := retry.Once(context.Background(), retry.Policy{MaxAttempts: 1}, retry.Attempt{Number: 1}, failWith(errors.New("full")))
-	everyWay(t, "an Error of another call", func(t *testing.T, call caller) {
-		n, refuses := 0, 3
-		p := retry.Policy{MaxAttempts: 4, Enter: func(_ context.Context, e retry.Event) error {
-			if e.Attempt == refuses {
-				return full
-			}
-			return nil
-		}}
-		fails := func(context.Context) error {
-			n++
-			return []error{errDial, context.DeadlineExceeded}[(n-1)%2]
-		}
-		assert.NoError(t, stopped(t, call(t.Context(), p, fails)).Before)
-		refuses, p.MaxAttempts = 9, 2
-		assert.Equal(t, errDial, stopped(t, call(t.Context(), p, fails)).Before, "without a refusal")
-	})
-}
-
 // Each row stops a call in Enter, before the second attempt. The Budgets get the retry back.
 func TestEnterRefuses(t *testing.T) {
 	errFull := errors.New("the queue is full")

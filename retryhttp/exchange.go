@@ -76,6 +76,7 @@ type exchange struct {
 	renewed    bool           // a 401 or 407 has set skipBudget; a further 401 or 407 does not set it
 	hedged     atomic.Bool    // the answer of the last attempt came from the second request of a Hedge
 	last       *attempt       // the last attempt; nil before the first attempt
+	previous   *attempt       // the attempt before the last one; nil: none
 	lost       *attempt       // an attempt before the last one, whose answer was lost; nil: none
 	mayBeDone  bool           // the server may have processed an attempt before the last one
 	failure    error          // what Check returned last; nil: success, or Check was not called yet
@@ -242,7 +243,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 func (x *exchange) next() *attempt {
 	a := &x.first
 	if before := x.last; before != nil {
-		a = &attempt{number: before.number}
+		a, x.previous = &attempt{number: before.number}, before
 		x.mayBeDone = x.mayBeDone || before.mayBeDone
 		// The error of x.lost may become the field Before of the call's error, as a possible cause of a
 		// later 4xx. An attempt without an answer, or with the beginning of a success, is a more likely
@@ -431,10 +432,17 @@ func (x *exchange) complete(err error) error {
 		}
 	}
 	// Two timeouts say no more than one.
-	if x.hidesLoss() && !(x.last.timedOut() && x.lost.timedOut()) {
-		e.Before = cmp.Or(x.lostAnswer().lostAs(), e.Before)
+	if lost := x.lostAnswer(); x.hidesLoss() && !(lost.timedOut() && x.showsTimeout()) {
+		e.Before = cmp.Or(lost.lostAs(), e.Before)
 	}
 	return err
+}
+
+// showsTimeout reports whether the error of the call contains a timeout of the last attempt. If the
+// last attempt was not sent, its error contains the failure of the previous attempt.
+func (x *exchange) showsTimeout() bool {
+	unsent := x.last != nil && !x.last.to.known.Load() && !x.replaced
+	return x.last.timedOut() || unsent && x.previous.timedOut()
 }
 
 // hidesLoss reports whether the error of the last attempt does not say that a server may have
@@ -447,7 +455,7 @@ func (x *exchange) hidesLoss() bool {
 		// The attempt was not sent. Its error contains the failure of the previous attempt, unless
 		// AttemptTimeout has ended it.
 		_, late := context.Cause(last).(*timeoutError)
-		if late || x.replaced || x.lost == nil || x.lost.x != x || x.lost.number != last.number-1 {
+		if late || x.replaced || x.lost == nil || x.lost != x.previous {
 			return true
 		}
 		// In `fetch`, x.lost may be the body that broke off, whose `before` is the failure itself.

@@ -263,7 +263,7 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	if d.x.done != nil {
 		x.budget, x.done = x.t.budgetOf(x.policy, req)
 	}
-	x.last = &attempt{x: x, number: 1, made: *req}
+	x.last = &attempt{number: 1, made: *req}
 	x.last.req = &x.last.made
 	x.last.to.known.Store(true) // the request of this attempt was sent
 	err := x.run(func(ctx context.Context) error {

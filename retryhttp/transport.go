@@ -150,8 +150,8 @@ import (
 //
 // If several attempts of a call fulfil the first condition, the earlier attempt is the first of
 // them without a status from 400 on, or else the first of them. If this attempt and the last
-// attempt both ended by a timeout without a status, Before is not set to the earlier timeout, which
-// would say no more than the last error.
+// attempt that was sent both ended by a timeout without a status, Before is not set to the earlier
+// timeout, which would say no more than the last error.
 //
 // An attempt that got no connection was not processed. If the attempt was not traced, the Transport
 // knows this only from the error, and the error of a TLS handshake does not show it.
