@@ -260,7 +260,7 @@ func (a *attempt) isLost() bool {
 // timedOut reports whether AttemptTimeout, a deadline or a timeout of Base has ended the attempt a,
 // and nothing else is known about it, not even a status. If a is nil, timedOut returns false.
 func (a *attempt) timedOut() bool {
-	return a != nil && a.before == nil && a.status == 0 && a.late
+	return a != nil && a.before == nil && a.late
 }
 
 // lostAs returns the error that the field Before of a *retry.Error gets for the attempt a, whose

@@ -86,7 +86,11 @@ func TestAllocations(t *testing.T) {
 					_ = resp.Body.Close()
 				}
 				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty the pools of net/http
-				return testing.AllocsPerRun(200, send)
+				least := testing.AllocsPerRun(200, send)
+				for range 4 { // other programs may delay the goroutines of net/http, which then allocate more
+					least = min(least, testing.AllocsPerRun(200, send))
+				}
+				return least
 			}
 			bare := allocations(looped{base})
 			tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 4}} //retry:vet-ignore policyliteral no waits are measured

@@ -39,11 +39,12 @@ import (
 // Content-Type is, as the vendors' SDKs do. It reads a stream up to the first error event or the
 // first piece of the answer. It cannot read a compressed body, except a gzip body that net/http
 // decompresses. If the body says that the account cannot pay, for example by insufficient_quota,
-// the error is permanent, whatever the status is, and its text says that the account cannot pay.
-// The error is also permanent if the vendor says that the request has more tokens than the account
-// may send in a minute, or that the account's plan does not include the model. Of some vendors, LLM
-// also knows which error says that the limit of hours, a day, a week or a month is reached. The
-// file named at the end lists these errors.
+// the error is permanent, whatever the status is, and its text says that the account cannot pay. A
+// 402 with a wait is an exception if its code is payment_required or billing_error. The error is
+// also permanent if the vendor says that the request has more tokens than the account may send in a
+// minute, or that the account's plan does not include the model. Of some vendors, LLM also knows
+// which error says that the limit of hours, a day, a week or a month is reached. The file named at
+// the end lists these errors.
 //
 // A wait in the body counts like a Retry-After, and the longer of the two waits applies. A 402, 403
 // or 413 with a wait is retried: OpenRouter sends a 402, and [AdviceOf] explains the others. The
