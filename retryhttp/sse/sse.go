@@ -49,8 +49,10 @@ type Stream struct {
 	// Client sends the requests. If Client is nil, http.DefaultClient is used. If the Client's
 	// Transport is a *retryhttp.Transport, all fields of this Transport apply, except Policy and
 	// Resume. An error of its Prepare ends the stream, so call retry.Do in a Prepare that fetches a
-	// token. A Timeout of the Client ends each connection after this time, and ends the stream if
-	// the connection made no progress.
+	// token. The Stream puts a RoundTripper between the Transport and its Base. So if net/http gets
+	// no connection for a repeat of a POST, the POST counts as sent, whatever the Base is. A
+	// Timeout of the Client ends each connection after this time, and ends the stream if the
+	// connection made no progress.
 	Client *http.Client
 
 	// Policy limits the attempts in a row that make no progress. The zero Policy allows one attempt.
