@@ -8,7 +8,6 @@ import (
 	"hash/maphash"
 	"io"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,23 +29,16 @@ const remembered = 1000
 // when its connection has made progress: see the method `check`.
 type connections struct {
 	*Stream
-	first      *http.Request
-	client     http.Client
-	base       http.RoundTripper
-	checks     retryhttp.CheckFunc      // the Check of the Transport
-	idempotent func(*http.Request) bool // the Idempotent of the Transport
-
-	// The policy of the calls has no AttemptTimeout, which RoundTrip applies, and a HealthyAfter that
-	// no attempt reaches. The loop would count the time of a dial too, and would go on for ever if
-	// each dial takes that long. So the method `check` applies HealthyAfter.
-	policy  retry.Policy
-	healthy time.Duration // the HealthyAfter; 0: none
+	first  *http.Request
+	client http.Client
+	base   http.RoundTripper
+	checks retryhttp.CheckFunc // the Check of the Transport
+	policy retry.Policy        // the policy without AttemptTimeout, which RoundTrip applies
 
 	events *eventstream.Parser // the parser of the present connection
 	err    error               // the error of the last call of events.Next
 	last   Event               // the last event that the caller got, but with the newest ID
-	began  bool                // the stream has had an event or an ID
-	sent   bool                // the first request was passed to the client
+	began  bool                // the stream has made progress
 	wait   time.Duration       // how long to wait before a reconnection: the last field "retry"
 
 	again bool // the next events may be repeats of earlier events
@@ -61,11 +53,8 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	}
 	c.last.ID = req.Header.Get("Last-Event-ID")
 	c.policy.AttemptTimeout = min(0, s.Policy.AttemptTimeout)
-	if c.healthy = c.policy.HealthyAfter; c.healthy == 0 && c.policy.EffectiveMax() != 1 {
-		c.healthy = 10 * time.Second
-	}
-	if c.healthy > 0 && c.policy.Validate() == nil {
-		c.policy.HealthyAfter = math.MaxInt64
+	if c.policy.HealthyAfter == 0 && c.policy.EffectiveMax() != 1 {
+		c.policy.HealthyAfter = 10 * time.Second
 	}
 	t := &retryhttp.Transport{Base: c.client.Transport, Budgets: retryhttp.NoBudgets}
 	if ours, ok := c.client.Transport.(*retryhttp.Transport); ok {
@@ -74,9 +63,6 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	c.base = cmp.Or(t.Base, http.DefaultTransport)
 	if c.checks = t.Check; c.checks == nil {
 		c.checks = retryhttp.Check
-	}
-	if c.idempotent = t.Idempotent; c.idempotent == nil {
-		c.idempotent = retryhttp.Idempotent
 	}
 	t.Base, t.Check, t.Resume = c, c.check, false
 	c.client.Transport = t
@@ -129,11 +115,9 @@ func (c *connections) request() (*http.Request, error) {
 			return nil, &BrokenError{Why: "Resume failed", Err: err}
 		}
 	}
-	sent := req == c.first && c.sent
-	c.sent = true
 	req = req.Clone(ctx)
-	if sent && hasBody(req) {
-		// If req.Body is nil, the Transport gets a new body from GetBody.
+	if sent := req.Body; c.began && c.Resume == nil && sent != nil && sent != http.NoBody {
+		// The body was already sent. If req.Body is nil, the Transport gets a new body from GetBody.
 		if req.Body = nil; req.GetBody == nil {
 			return nil, &BrokenError{Why: "the body of its request needs a GetBody", Err: c.err}
 		}
@@ -150,8 +134,6 @@ func (c *connections) request() (*http.Request, error) {
 	}
 	return req, nil
 }
-
-func hasBody(req *http.Request) bool { return req.Body != nil && req.Body != http.NoBody }
 
 func isGET(req *http.Request) bool { return req.Method == "" || req.Method == http.MethodGet }
 
@@ -179,31 +161,19 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // The method `check` is the Check of the Transport. An attempt fails if its connection ends without
-// progress: see isHealthy.
+// progress.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
 	if err := c.judge(req, resp, err); err != nil || resp == nil || unfit(resp) != "" {
 		return err
 	}
 	c.events = eventstream.New(resp.Body, c.last.ID, c.Limit)
 	c.events.Retry, c.again = c.wait, c.began
-	connected := time.Now()
-	if c.advance(); c.err == nil || c.isHealthy(connected, req) {
-		return nil
-	}
-	if over, broke := c.end(); !over {
-		return c.judge(req, nil, broke)
+	if c.advance(); c.err != nil {
+		if over, broke := c.end(); !over {
+			return c.judge(req, nil, broke)
+		}
 	}
 	return nil
-}
-
-// isHealthy reports whether a connection without an event has made progress because it has lasted
-// for HealthyAfter. The result is false if no other connection may follow: the request must not be
-// sent again after its response has begun, or its context has ended. Then the attempt must fail, so
-// that the Transport ends the call.
-func (c *connections) isHealthy(connected time.Time, req *http.Request) bool {
-	mayRepeat := c.idempotent(req) && req.Trailer == nil && (!hasBody(req) || req.GetBody != nil) &&
-		req.Context().Err() == nil
-	return mayRepeat && c.healthy > 0 && time.Since(connected) >= c.healthy
 }
 
 // The method `judge` returns the error of an attempt. If the stream had a field "retry", which is
