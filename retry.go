@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/saturate"
 )
 
@@ -206,7 +207,9 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 		if c.p.OnEvent != nil {
 			c.tell(AttemptFinished, ended)
 		}
-		if c.Err != nil && c.fault == nil && !c.once && c.p.healthy(c.took) {
+		// In a stream of events, only the time of a connection counts, and not the time of a dial.
+		if c.Err != nil && c.fault == nil && !c.once && c.p.healthy(c.took) &&
+			ctxvalue.Lasted(c.ctx, c.p.HealthyAfter) {
 			c.number, c.reset, c.seed, c.start = 1, true, 0, ended
 			c.classes, c.Before = [maxClasses]failures{}, nil
 		}

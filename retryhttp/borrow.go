@@ -48,12 +48,14 @@ func BorrowBudget(h http.Handler, limit int) http.Handler {
 		}
 		inner := r.WithContext(ctx)
 		// The server of net/http removes the files of the MultipartForm, and a middleware above reads the
-		// Pattern, the path values or the Form. A Handler sets them only in the request that it gets. If h
-		// has set none of them, nothing is written, because another goroutine may still read r.
+		// Pattern. A Handler sets both only in the request that it gets. Nothing else is written, because
+		// another goroutine may still read r.
 		defer func() {
-			if inner.MultipartForm != r.MultipartForm || inner.Pattern != r.Pattern ||
-				r.Form == nil && inner.Form != nil {
-				*r = *inner.WithContext(r.Context())
+			if inner.MultipartForm != r.MultipartForm {
+				r.MultipartForm = inner.MultipartForm
+			}
+			if inner.Pattern != r.Pattern {
+				r.Pattern = inner.Pattern
 			}
 		}()
 		h.ServeHTTP(w, inner)

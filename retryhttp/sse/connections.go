@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/eventstream"
 	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/internal/printable"
@@ -34,6 +35,8 @@ type connections struct {
 	base   http.RoundTripper
 	checks retryhttp.CheckFunc // the Check of the Transport
 	policy retry.Policy        // the policy without AttemptTimeout, which RoundTrip applies
+
+	connected time.Time // when the headers of the last attempt arrived; zero: they did not
 
 	events *eventstream.Parser // the parser of the present connection
 	err    error               // the error of the last call of events.Next
@@ -115,7 +118,7 @@ func (c *connections) request() (*http.Request, error) {
 			return nil, &BrokenError{Why: "Resume failed", Err: err}
 		}
 	}
-	req = req.Clone(ctx)
+	req = req.Clone(context.WithValue(ctx, ctxvalue.Connection{}, c))
 	if sent := req.Body; c.began && c.Resume == nil && sent != nil && sent != http.NoBody {
 		// The body was already sent. If req.Body is nil, the Transport gets a new body from GetBody.
 		if req.Body = nil; req.GetBody == nil {
@@ -147,17 +150,28 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends
 	timer := time.AfterFunc(cmp.Or(c.Policy.AttemptTimeout, 1<<63-1), func() { cancel(errLate) })
 	defer timer.Stop() // also after a panic: otherwise the timer keeps the request in memory
+	c.connected = time.Time{}
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
 	if resp != nil && resp.Body == nil { // only net/http sets a Body in every response
 		resp.Body = http.NoBody
 	}
 	if timer.Stop() {
+		if err == nil {
+			c.connected = time.Now()
+		}
 		return resp, err
 	}
 	if resp != nil { // drop the response: its context is canceled, so a Read of its body would fail
 		_ = resp.Body.Close()
 	}
 	return nil, errLate
+}
+
+// Lasted reports whether the connection of the last attempt has lasted for the duration d. Package
+// retry asks it if an attempt ran past HealthyAfter. Otherwise a stream to a host that has vanished
+// would go on for ever if each dial takes that long.
+func (c *connections) Lasted(d time.Duration) bool {
+	return !c.connected.IsZero() && time.Since(c.connected) >= d
 }
 
 // The method `check` is the Check of the Transport. An attempt fails if its connection ends without

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -122,6 +125,124 @@ func TestHealthyAfter(t *testing.T) {
 			assert.Equal(t, tt.sent < 20, err != nil, "%v", err)
 		})
 	}
+}
+
+// The time before the headers is no progress, however long it is.
+func TestAttemptsThatTakeLong(t *testing.T) {
+	for name, row := range map[string]struct {
+		status  int
+		failed  error
+		timeout time.Duration
+	}{
+		"dials that time out": {0, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, 0},
+		"late 504s":           {504, nil, 0},
+		"AttemptTimeout":      {200, nil, 15 * second},
+	} {
+		for _, budget := range []*retry.Budget{nil, {Size: 2}} {
+			bubble(t, name, func(t *testing.T) {
+				sent := 0
+				base := roundTrip(func(req *http.Request) (*http.Response, error) {
+					sent++
+					select {
+					case <-req.Context().Done():
+						return nil, req.Context().Err()
+					case <-time.After(30 * second):
+						if row.failed != nil {
+							return nil, row.failed
+						}
+						return &http.Response{StatusCode: row.status, Body: http.NoBody}, nil
+					}
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
+				defer cancel()
+				s := &sse.Stream{Client: over(base), Policy: retry.Default()}
+				s.Policy.AttemptTimeout, s.Policy.Budget = row.timeout, budget
+				_, err := collect(s.Events(request(t, "GET").WithContext(ctx)))
+				if budget == nil {
+					assert.Equal(t, []any{5, retry.ReasonExhausted}, []any{sent, retry.ReasonOf(err)})
+				} else {
+					assert.Equal(t, []any{3, retry.ReasonBudget}, []any{sent, retry.ReasonOf(err)})
+				}
+			})
+		}
+	}
+}
+
+// After a connection without an event that lasted for HealthyAfter, the Transport still decides
+// which request may be sent again, and which answer was lost.
+func TestQuietConnections(t *testing.T) {
+	quiet := func() answer { return answer{text: ":\n", idle: 11 * second, err: errReset} }
+	many := func(n int, last answer) (answers []answer) {
+		for range n {
+			answers = append(answers, quiet())
+		}
+		return append(answers, last)
+	}
+	post := func(t *testing.T, key string) *http.Request {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://example.test/jobs", strings.NewReader("job"))
+		require.NoError(t, err)
+		if key != "" {
+			req.Header.Set("Idempotency-Key", key)
+		}
+		return req
+	}
+	bubble(t, "a POST", func(t *testing.T) {
+		server := &script{answers: many(9, done)}
+		_, err := collect((&sse.Stream{Client: over(server), Policy: patient}).Events(post(t, "")))
+		assert.Equal(t, []any{1, retry.ReasonNonRetryable}, []any{len(server.sent), retry.ReasonOf(err)})
+	})
+	bubble(t, "a POST whose key Prepare sets", func(t *testing.T) {
+		server := &script{answers: many(9, done)}
+		client := over(server)
+		client.Transport.(*retryhttp.Transport).Prepare = func(req *http.Request, _ int, _ error) error {
+			req.Header.Set("Idempotency-Key", "k")
+			return nil
+		}
+		_, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(post(t, "")))
+		assert.Equal(t, []any{1, retry.ReasonNonRetryable}, []any{len(server.sent), retry.ReasonOf(err)})
+	})
+	bubble(t, "a POST with a key, and then a 422", func(t *testing.T) {
+		server := &script{answers: many(9, status(422))}
+		_, err := collect((&sse.Stream{Client: over(server), Policy: patient}).Events(post(t, "k")))
+		var e *retry.Error
+		require.ErrorAs(t, err, &e)
+		assert.Len(t, server.sent, 10)
+		assert.ErrorIs(t, e.Before, errReset)
+	})
+	bubble(t, "a POST that a redirect has made a GET", func(t *testing.T) {
+		server := &script{answers: append([]answer{status(303, "Location", "/jobs/1")}, many(9, stream("data: a\n\n"))...)}
+		events, err := collect((&sse.Stream{Client: over(server), Policy: patient}).Events(post(t, "")))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"a"}, events)
+		var methods []string
+		for _, req := range server.sent {
+			methods = append(methods, req.Method)
+		}
+		assert.Equal(t, "POST"+strings.Repeat(" GET", 10), strings.Join(methods, " "))
+	})
+	bubble(t, "a Check that waits for the first event", func(t *testing.T) {
+		server := &script{answers: many(9, stream("data: a\n\n"))}
+		client := over(server)
+		client.Transport.(*retryhttp.Transport).Check = retryhttp.FirstEvent(nil, nil)
+		events, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"a"}, events)
+	})
+	bubble(t, "a loop in Prepare has a HealthyAfter of its own", func(t *testing.T) {
+		client, runs := over(&script{answers: []answer{stream("data: a\n\n")}}), 0
+		client.Transport.(*retryhttp.Transport).Prepare = func(req *http.Request, _ int, _ error) error {
+			return retry.Do(req.Context(), retry.Policy{MaxAttempts: 2, HealthyAfter: second}, func(context.Context) error {
+				if runs++; runs == 5 {
+					return nil
+				}
+				time.Sleep(2 * second)
+				return errReset
+			})
+		}
+		events, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, []any{[]string{"a"}, 5}, []any{events, runs})
+	})
 }
 
 // AttemptTimeout limits the time until the headers arrive, not the time until the first event.
