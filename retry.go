@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/saturate"
 )
 
@@ -207,9 +206,7 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 		if c.p.OnEvent != nil {
 			c.tell(AttemptFinished, ended)
 		}
-		// In a stream of events, only the time of a connection counts, and not the time of a dial.
-		if c.Err != nil && c.fault == nil && !c.once && c.p.healthy(c.took) &&
-			ctxvalue.Lasted(c.ctx, c.p.HealthyAfter) {
+		if c.Err != nil && c.fault == nil && !c.once && c.p.healthy(c.took) && !isBrief(c.Err) {
 			c.number, c.reset, c.seed, c.start = 1, true, 0, ended
 			c.classes, c.Before = [maxClasses]failures{}, nil
 		}
@@ -220,6 +217,13 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	c.p.Budget.Success()
 	c.Class = ""
 	return c.stopFor(ReasonSuccess, nil)
+}
+
+// isBrief reports whether err says that an attempt did not work for long, however long it took. The
+// errors of retryhttp/sse have the method Brief if most of the time was, for example, a dial.
+func isBrief(err error) bool {
+	_, is := unwrapped(err).(interface{ Brief() })
+	return is
 }
 
 // The function `next` returns n + 1, or the largest int if n + 1 would overflow. If an attempt is

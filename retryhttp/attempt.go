@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/ctxvalue"
 )
 
 // An attempt is one request to Base, and also the context of that request. If the response has a
@@ -207,14 +206,13 @@ func (a *attempt) orTimeout(err error) error {
 }
 
 // Value returns the attempt for attemptKey. For policyKey it returns nil, so that a Transport below
-// does not use the policy of WithPolicy. For ctxvalue.Connection it also returns nil, because a
-// call in the attempt is not about the connection of the stream. For any other key it returns the
-// value in the context of the caller's request.
+// does not use the policy of WithPolicy. For any other key it returns the value in the context of
+// the caller's request.
 func (a *attempt) Value(key any) any {
 	switch key.(type) {
 	case attemptKey:
 		return a
-	case policyKey, ctxvalue.Connection:
+	case policyKey:
 		return nil
 	default:
 		return a.Context.Value(key)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,21 +87,21 @@ func TestAllocations(t *testing.T) {
 					_ = resp.Body.Close()
 				}
 				defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection would empty the pools of net/http
-				least := testing.AllocsPerRun(200, send)
-				for range 4 { // other programs may delay the goroutines of net/http, which then allocate more
-					least = min(least, testing.AllocsPerRun(200, send))
-				}
-				return least
+				return testing.AllocsPerRun(200, send)
 			}
-			bare := allocations(looped{base})
 			tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 4}} //retry:vet-ignore policyliteral no waits are measured
 			if tt.failures > 0 {
 				tr.Budgets = retryhttp.NoBudgets
 			}
-			ours := allocations(tr)
-			t.Logf("%.0f more than %.0f", ours-bare, bare)
+			more := make([]float64, 5) // the goroutines of net/http allocate a little more or less each time
+			for i := range more {
+				more[i] = -allocations(looped{base})
+				more[i] += allocations(tr)
+			}
+			slices.Sort(more)
+			t.Logf("%v more", more)
 			notInlined := testing.AllocsPerRun(10, func() { _ = *req.WithContext(ctx) })
-			assert.LessOrEqual(t, ours-bare, tt.most+notInlined)
+			assert.LessOrEqual(t, more[len(more)/2], tt.most+notInlined)
 		})
 	}
 }

@@ -143,6 +143,7 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	if e.Attempt == 1 && x.last != nil {
 		return nil
 	}
+	began := time.Now()
 	if x.gate != nil {
 		if refused := x.gate.hold(e.Elapsed); refused != nil {
 			x.refuse()
@@ -152,7 +153,6 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	if x.policy.Enter == nil {
 		return nil
 	}
-	began := time.Now()
 	err := x.policy.Enter(ctx, e)
 	if err != nil {
 		own, is := err.(*retry.Error) // the call takes its Err: see Policy.Enter
@@ -527,10 +527,11 @@ func lostBeforeRedirect(req *http.Request) *attempt {
 		return nil
 	}
 	before := req.Response.Request
-	if s := stopInfoIn(before); s != nil && before.Method == req.Method {
-		return s.lost
+	s := stopInfoIn(before)
+	if s == nil || cmp.Or(before.Method, http.MethodGet) != cmp.Or(req.Method, http.MethodGet) {
+		return nil
 	}
-	return nil
+	return s.lost
 }
 
 // cleanUp ends the use of the target's Budget. It closes the body of a request that was never sent,

@@ -341,6 +341,15 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		return e.Before
 	}
+	bubble(t, "a request without a Method, which is a GET", func(t *testing.T) {
+		tr := &retryhttp.Transport{Base: script(errReset, to(302, "/new"), 404), Policy: retry.Policy{MaxAttempts: 3}}
+		req := request(t, "GET")
+		req.Method = ""
+		_, err := retryhttp.Result((&http.Client{Transport: tr}).Do(req))
+		var e *retry.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, errReset, e.Before)
+	})
 	bubble(t, "a 503 whose error has no status", func(t *testing.T) {
 		down := func(req *http.Request, resp *http.Response, err error) error {
 			if resp != nil && resp.StatusCode == 503 {

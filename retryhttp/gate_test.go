@@ -396,6 +396,25 @@ func TestEnterOfThePolicy(t *testing.T) {
 
 // A pause also holds back an attempt that is waiting in Enter when the pause begins.
 func TestGateAfterEnter(t *testing.T) {
+	bubble(t, "the time in a first pause counts for MaxElapsed", func(t *testing.T) {
+		g := new(retryhttp.Gate)
+		closes := func(seconds int) { send(t, &retryhttp.Transport{Gate: g, Base: script(asksToWait(429, seconds))}) }
+		closes(30) // up to 37.5s
+		entered := time.Now()
+		send(t, &retryhttp.Transport{
+			Gate: g,
+			Base: roundTrip(func(*http.Request) (*http.Response, error) {
+				assert.Equal(t, time.Second, time.Since(entered))
+				return response(200), nil
+			}),
+			Policy: retry.Policy{MaxElapsed: time.Minute, Enter: func(context.Context, retry.Event) error {
+				entered = time.Now()
+				closes(40)
+				time.Sleep(time.Second)
+				return nil
+			}},
+		})
+	})
 	for name, tt := range map[string]struct {
 		most   time.Duration // MaxElapsed
 		atOnce bool

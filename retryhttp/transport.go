@@ -151,9 +151,9 @@ import (
 //     attempt, and Before may be the error of the previous attempt.
 //
 // If several attempts of a call fulfil the first condition, the earlier attempt is the first of
-// them without a status from 400 on, or else the first of them. If this attempt and the last
-// attempt that was sent both ended by a timeout without a status, Before is not set to the earlier
-// timeout, which would say no more than the last error.
+// them without a status from 400 on, or else the first of them. If this attempt ended by a timeout
+// without a status, and the error of the call contains another such timeout, of the last attempt or
+// of the attempt before it, then Before is not set to the earlier timeout, which would say no more.
 //
 // An attempt that got no connection was not processed. If the attempt was not traced, the Transport
 // knows this only from the error, and the error of a TLS handshake does not show it.
@@ -458,10 +458,16 @@ func (t *Transport) plain(u *url.URL) bool {
 // request, and is the Proxy of http.DefaultTransport.
 var fromEnvironment = reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 
-func (t *Transport) base() http.RoundTripper { return baseOf(t.Base, t) }
+func (t *Transport) base() http.RoundTripper {
+	if t.origin != nil && contains(http.DefaultTransport, t.origin) {
+		return baseOf(t.Base, t.origin)
+	}
+	return baseOf(t.Base, t)
+}
 
 // Clone returns a copy of t. You may change the fields of the copy before its first use. If Budgets
-// is nil, the clone and t share one Budget for each target.
+// is nil, the clone and t share one Budget for each target. If http.DefaultTransport is t, a clone
+// without a Base sends its requests as t does, and not through t.
 func (t *Transport) Clone() *Transport {
 	origin := t
 	if t.origin != nil {

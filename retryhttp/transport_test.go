@@ -537,6 +537,15 @@ func TestDefaultTransport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			http.DefaultTransport, asked, prepared = tt.transport, 0, 0
+			if tr, is := tt.transport.(*retryhttp.Transport); is {
+				clone := tr.Clone()
+				clone.Prepare = nil
+				req, err := http.NewRequestWithContext(t.Context(), "GET", server.URL, nil)
+				require.NoError(t, err)
+				textOf(t, send(t, clone, req))
+				assert.Equal(t, [2]int{tt.asked / 2, 0}, [2]int{asked, prepared}, "a clone")
+				asked = 0
+			}
 			for _, client := range []*http.Client{http.DefaultClient, {Transport: &retryhttp.Transport{Policy: policy}}} {
 				resp, err := retryhttp.Result(client.Get(server.URL))
 				require.NoError(t, err)

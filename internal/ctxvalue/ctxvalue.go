@@ -1,11 +1,8 @@
-// Package ctxvalue passes three values in a context from one package of this library to another: a
-// key for logs, the Hedge of a request, and the connection of a stream.
+// Package ctxvalue passes two values in a context from one package of this library to another: the
+// key with which a call is logged, and the Hedge of a request.
 package ctxvalue
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 type logKey struct{}
 
@@ -32,15 +29,4 @@ type Hedge struct{}
 func Hedged(ctx context.Context) bool {
 	is, ok := ctx.Value(Hedge{}).(interface{ Hedged(context.Context) bool })
 	return ok && is.Hedged(ctx)
-}
-
-// Connection is the key under which retryhttp/sse puts a value into the context of a request. The
-// value has a method Lasted(time.Duration) bool, which the function [Lasted] calls.
-type Connection struct{}
-
-// Lasted reports whether the connection of the last attempt has lasted for the duration d. If ctx
-// contains no value under the key [Connection], it returns true.
-func Lasted(ctx context.Context, d time.Duration) bool {
-	of, ok := ctx.Value(Connection{}).(interface{ Lasted(time.Duration) bool })
-	return !ok || of.Lasted(d)
 }

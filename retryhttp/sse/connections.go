@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/goretry/retry"
-	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/eventstream"
 	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/internal/printable"
@@ -36,7 +35,7 @@ type connections struct {
 	checks retryhttp.CheckFunc // the Check of the Transport
 	policy retry.Policy        // the policy without AttemptTimeout, which RoundTrip applies
 
-	connected time.Time // when the headers of the last attempt arrived; zero: they did not
+	connected time.Time // when the headers of the last attempt arrived
 
 	events *eventstream.Parser // the parser of the present connection
 	err    error               // the error of the last call of events.Next
@@ -118,7 +117,7 @@ func (c *connections) request() (*http.Request, error) {
 			return nil, &BrokenError{Why: "Resume failed", Err: err}
 		}
 	}
-	req = req.Clone(context.WithValue(ctx, ctxvalue.Connection{}, c))
+	req = req.Clone(ctx)
 	if sent := req.Body; c.began && c.Resume == nil && sent != nil && sent != http.NoBody {
 		// The body was already sent. If req.Body is nil, the Transport gets a new body from GetBody.
 		if req.Body = nil; req.GetBody == nil {
@@ -150,15 +149,11 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends
 	timer := time.AfterFunc(cmp.Or(c.Policy.AttemptTimeout, 1<<63-1), func() { cancel(errLate) })
 	defer timer.Stop() // also after a panic: otherwise the timer keeps the request in memory
-	c.connected = time.Time{}
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
 	if resp != nil && resp.Body == nil { // only net/http sets a Body in every response
 		resp.Body = http.NoBody
 	}
-	if timer.Stop() {
-		if err == nil {
-			c.connected = time.Now()
-		}
+	if c.connected = time.Now(); timer.Stop() {
 		return resp, err
 	}
 	if resp != nil { // drop the response: its context is canceled, so a Read of its body would fail
@@ -167,16 +162,27 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errLate
 }
 
-// Lasted reports whether the connection of the last attempt has lasted for the duration d. Package
-// retry asks it if an attempt ran past HealthyAfter. Otherwise a stream to a host that has vanished
-// would go on for ever if each dial takes that long.
-func (c *connections) Lasted(d time.Duration) bool {
-	return !c.connected.IsZero() && time.Since(c.connected) >= d
+// A briefError is the error of an attempt whose connection has not lasted for HealthyAfter. The loop
+// of package retry looks for the method Brief. Without it, the loop would count the time of a dial
+// as the time of a connection, and a stream to a host that has vanished would never give up.
+type briefError struct{ error }
+
+func (e briefError) Unwrap() error { return e.error }
+func (briefError) Brief()          {}
+
+// The method `check` is the Check of the Transport.
+func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
+	failure := c.progress(req, resp, err)
+	lasted := resp != nil && unfit(resp) == "" && time.Since(c.connected) >= c.policy.HealthyAfter
+	if failure != nil && !lasted {
+		return briefError{failure}
+	}
+	return failure
 }
 
-// The method `check` is the Check of the Transport. An attempt fails if its connection ends without
-// progress.
-func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
+// The method `progress` returns the error of an attempt. An attempt fails if its connection ends
+// without progress.
+func (c *connections) progress(req *http.Request, resp *http.Response, err error) error {
 	if err := c.judge(req, resp, err); err != nil || resp == nil || unfit(resp) != "" {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -228,20 +229,46 @@ func TestQuietConnections(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []string{"a"}, events)
 	})
-	bubble(t, "a loop in Prepare has a HealthyAfter of its own", func(t *testing.T) {
-		client, runs := over(&script{answers: []answer{stream("data: a\n\n")}}), 0
-		client.Transport.(*retryhttp.Transport).Prepare = func(req *http.Request, _ int, _ error) error {
-			return retry.Do(req.Context(), retry.Policy{MaxAttempts: 2, HealthyAfter: second}, func(context.Context) error {
-				if runs++; runs == 5 {
+	bubble(t, "a loop in Prepare or in Enter has a HealthyAfter of its own", func(t *testing.T) {
+		runs := 0
+		loop := func(ctx context.Context) error {
+			return retry.Do(ctx, retry.Policy{MaxAttempts: 2, HealthyAfter: second}, func(context.Context) error {
+				if runs++; runs%5 == 0 {
 					return nil
 				}
 				time.Sleep(2 * second)
 				return errReset
 			})
 		}
-		events, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+		client := over(&script{answers: []answer{stream("data: a\n\n")}})
+		client.Transport.(*retryhttp.Transport).Prepare = func(req *http.Request, _ int, _ error) error { return loop(req.Context()) }
+		p := patient
+		p.Enter = func(ctx context.Context, _ retry.Event) error { return loop(ctx) }
+		events, err := collect((&sse.Stream{Client: client, Policy: p}).Events(request(t, "GET")))
 		require.NoError(t, err)
-		assert.Equal(t, []any{[]string{"a"}, 5}, []any{events, runs})
+		assert.Equal(t, []any{[]string{"a"}, 10}, []any{events, runs})
+	})
+	bubble(t, "a loop around a stream has a HealthyAfter of its own", func(t *testing.T) {
+		runs := 0
+		err := retry.Do(t.Context(), retry.Policy{MaxAttempts: 2, HealthyAfter: time.Minute}, func(context.Context) error {
+			if runs++; runs == 5 {
+				return nil
+			}
+			time.Sleep(time.Hour)
+			_, err := collect((&sse.Stream{Client: over(&script{answers: []answer{{failed: errReset}}}), Policy: patient}).Events(request(t, "GET")))
+			return err
+		})
+		require.NoError(t, err)
+	})
+	bubble(t, "the slow body of a 503, which Advise reads, is no connection", func(t *testing.T) {
+		server := &script{answers: []answer{{status: 503, text: "busy", idle: time.Minute}}}
+		client := over(server)
+		client.Transport.(*retryhttp.Transport).Advise = func(resp *http.Response) retryhttp.Advice {
+			_, _ = io.ReadAll(resp.Body)
+			return retryhttp.Advice{}
+		}
+		_, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+		assert.Equal(t, []any{3, retry.ReasonExhausted}, []any{len(server.sent), retry.ReasonOf(err)})
 	})
 }
 
