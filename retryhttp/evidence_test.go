@@ -533,7 +533,7 @@ func TestARefusalOverHTTP2AndThenNoConnection(t *testing.T) {
 			var e *retry.Error
 			require.ErrorAs(t, retryhttp.ErrorOf(send(t, tr, row.to(t.Context(), "https://example.test/"))), &e)
 			assert.NoError(t, e.Before)
-			assert.Equal(t, 2, e.Attempts)
+			assert.Equal(t, 2, e.Attempts, "%v", e)
 
 			budget := &retry.Budget{Size: 5}
 			_, err := retryhttp.LendBudget(restarts(t), 3).RoundTrip(row.to(retry.WithBudget(t.Context(), budget), "https://example.test/"))

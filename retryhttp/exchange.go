@@ -155,8 +155,7 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 	}
 	err := x.policy.Enter(ctx, e)
 	if err != nil {
-		own, is := err.(*retry.Error) // the call takes its Err: see Policy.Enter
-		x.replaced = is && own != nil && own.Err != nil && own.Reason != ""
+		x.replaced = replacesError(err)
 		x.refuse()
 	} else if x.gate != nil {
 		// A pause may have begun while Enter waited. If the limits do not allow such a long wait, the
@@ -165,6 +164,15 @@ func (x *exchange) enter(ctx context.Context, e retry.Event) error {
 		_ = x.gate.hold(e.Elapsed + time.Since(began))
 	}
 	return err
+}
+
+// replacesError reports whether the call takes its Err from an error of Enter: see Policy.Enter.
+func replacesError(err error) bool {
+	e, is := err.(*retry.Error)
+	if !is || e == nil || e.Err == nil {
+		return false
+	}
+	return e.Reason != "" && e.Reason != retry.ReasonSuccess && e.Reason != retry.ReasonRetry
 }
 
 // The method `refuse` is called when `enter` refuses an attempt. For hidesLoss, this attempt counts

@@ -100,6 +100,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 			}
 		})
 	}
+	_, again := retry.Once(t.Context(), retry.Policy{MaxAttempts: 2}, retry.Attempt{Number: 1}, func(context.Context) error { return errNoAnswer })
 	noSlot := retry.Do(t.Context(), retry.Policy{}, func(context.Context) error { return errors.New("no slot") })
 	slow := reply{after: time.Hour, status: 200}
 	type step = func(*http.Request) (*http.Response, error)
@@ -140,6 +141,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset, a 429, and then an Enter that retried", enters(3, noSlot), []any{errReset, 429}, "connection reset by peer"},
 		{"a 429, and then an Enter that retried", enters(2, noSlot), []any{429}, ""},
 		{"an Enter that retried, before the first attempt", enters(1, noSlot), []any{412}, ""},
+		{"a reset, and then an Enter with an Error that lets a job go on", enters(2, again), []any{errReset}, ""},
 		{"a reset, and then an Enter with an Error without a Reason", enters(2, &retry.Error{Err: errNoAnswer}), []any{errReset}, ""},
 		{"a 429, two timeouts, and then an Enter that fails", enters(4, errNoAnswer), []any{429, late("read"), late("read")}, "429 Too Many Requests"},
 		{"a 429, two timeouts, and then a Gate that is closed", held(3), []any{429, late("read"), late("read")}, "429 Too Many Requests"},

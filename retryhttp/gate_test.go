@@ -408,8 +408,8 @@ func TestGateAfterEnter(t *testing.T) {
 				return response(200), nil
 			}),
 			Policy: retry.Policy{MaxElapsed: time.Minute, Enter: func(context.Context, retry.Event) error {
+				closes(40) // may be held back for the random part of the first pause
 				entered = time.Now()
-				closes(40)
 				time.Sleep(time.Second)
 				return nil
 			}},

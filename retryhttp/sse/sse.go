@@ -24,7 +24,10 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventstream"
@@ -51,8 +54,8 @@ type Stream struct {
 	// Resume. An error of its Prepare ends the stream, so call retry.Do in a Prepare that fetches a
 	// token. The Stream puts a RoundTripper between the Transport and its Base. So if net/http gets
 	// no connection for a repeat of a POST, the POST counts as sent, whatever the Base is. A
-	// Timeout of the Client ends each connection after this time, and ends the stream if the
-	// connection made no progress.
+	// Timeout of the Client ends each connection after this time. If the connection had neither an
+	// event nor an ID, the Timeout also ends the stream.
 	Client *http.Client
 
 	// Policy limits the attempts in a row that make no progress. The zero Policy allows one attempt.
@@ -63,7 +66,7 @@ type Stream struct {
 	// first reconnection after an event or a new ID differs from the other attempts in two ways. The
 	// wait before this reconnection may be shorter than 10ms: HealthyAfter raises other short waits
 	// (see retry.Policy), but not this wait. For this wait, OnEvent gets the retry events of a
-	// separate call, for which retryhttp.RequestOf returns nil.
+	// separate call, for which retryhttp.RequestOf returns nil and Enter is not called.
 	Policy retry.Policy
 
 	// Resume returns the request for the events after the event `last`. The ID of `last` is the
@@ -163,12 +166,18 @@ func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request,
 		get := req.Clone(ctx)
 		get.Method, get.Body, get.GetBody = http.MethodGet, nil, nil
 		get.ContentLength, get.TransferEncoding, get.Trailer = 0, nil, nil
-		for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Length",
-			"Expect", "Idempotency-Key", "X-Idempotency-Key"} {
-			get.Header.Del(name)
-		}
+		maps.DeleteFunc(get.Header, func(key string, _ []string) bool {
+			key = strings.ToLower(key)
+			return strings.HasPrefix(key, "content-") || slices.Contains(notOfAGET, key)
+		})
 		return get, nil
 	}
+}
+
+// notOfAGET contains headers of a POST that must not be sent with the GET of ResumeByGET, besides
+// the headers that begin with Content-.
+var notOfAGET = []string{
+	"expect", "idempotency-key", "x-idempotency-key", "trailer", "transfer-encoding",
 }
 
 // eventOf returns a copy of the last event of a parser.
