@@ -128,7 +128,7 @@ func (r *reporter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 }
 
 func (r *reporter) CloseNotify() <-chan bool {
-	if inner, ok := r.ResponseWriter.(http.CloseNotifier); ok { //nolint:staticcheck // gin calls it
+	if inner, ok := r.ResponseWriter.(interface{ CloseNotify() <-chan bool }); ok {
 		return inner.CloseNotify()
 	}
 	return nil

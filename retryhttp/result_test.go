@@ -143,7 +143,7 @@ func TestErrorOf(t *testing.T) {
 
 	type incomparable struct {
 		context.Context
-		values map[string]string
+		_ map[string]string
 	}
 	own := send(t, &retryhttp.Transport{Base: script(404)}).Request
 	*own = *own.WithContext(incomparable{Context: own.Context()})
