@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goretry/retry/internal/saturate"
+	"github.com/goretry/retry/internal/unhealthy"
 )
 
 // Do calls fn until fn returns nil, or until p or ctx ends the call.
@@ -199,14 +200,16 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	if !c.timedOut {
 		c.Before = c.Err
 	}
+	var isUnhealthy bool
 	c.ranOut, c.Err = execute(c.ctx, c.p.AttemptTimeout, fn)
+	c.Err, isUnhealthy = unhealthy.Cut(c.Err)
 	if c.p.OnEvent != nil || c.p.HealthyAfter > 0 {
 		ended := c.now()
 		c.took = ended.Sub(began)
 		if c.p.OnEvent != nil {
 			c.tell(AttemptFinished, ended)
 		}
-		if c.Err != nil && c.fault == nil && !c.once && c.p.healthy(c.took) && !isBrief(c.Err) {
+		if c.Err != nil && c.fault == nil && !c.once && c.p.healthy(c.took) && !isUnhealthy {
 			c.number, c.reset, c.seed, c.start = 1, true, 0, ended
 			c.classes, c.Before = [maxClasses]failures{}, nil
 		}
@@ -217,13 +220,6 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	c.p.Budget.Success()
 	c.Class = ""
 	return c.stopFor(ReasonSuccess, nil)
-}
-
-// isBrief reports whether err says that an attempt did not work for long, however long it took. The
-// errors of retryhttp/sse have the method Brief if most of the time was, for example, a dial.
-func isBrief(err error) bool {
-	_, is := unwrapped(err).(interface{ Brief() })
-	return is
 }
 
 // The function `next` returns n + 1, or the largest int if n + 1 would overflow. If an attempt is

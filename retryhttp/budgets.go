@@ -51,11 +51,7 @@ func (t *Transport) budgetOf(p *retry.Policy, req *http.Request) (b *retry.Budge
 	case req.URL == nil:
 		return nil, nil // Base returns an error for a request without a URL
 	default:
-		of := &t.targets
-		if t.origin != nil {
-			of = &t.origin.targets
-		}
-		return of.budgetOf(req.URL)
+		return t.root().targets.budgetOf(req.URL)
 	}
 }
 

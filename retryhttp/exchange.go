@@ -11,6 +11,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/ctxvalue"
+	"github.com/goretry/retry/internal/unhealthy"
 	"github.com/goretry/retry/internal/wait"
 )
 
@@ -72,6 +73,7 @@ type exchange struct {
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
 	replaced   bool           // the error of an Enter has replaced the failure of the last attempt
+	unhealthy  bool           // Check has marked the error of the last attempt as unhealthy.Error
 	unprepared bool           // Prepare or GetBody has failed in the last attempt
 	renewed    bool           // a 401 or 407 has set skipBudget; a further 401 or 407 does not set it
 	hedged     atomic.Bool    // the answer of the last attempt came from the second request of a Hedge
@@ -239,10 +241,14 @@ func (x *exchange) attempt(ctx context.Context) error {
 		end(nil)
 	}
 	returned = true
+	err = x.failure
 	if !a.to.known.Load() { // Base got no request, so the loop gives the retry back to the Budgets
-		return retry.NotAttempted(x.failure)
+		err = retry.NotAttempted(err)
 	}
-	return x.failure
+	if x.unhealthy {
+		err = unhealthy.Error{Err: err}
+	}
+	return err
 }
 
 // The method `next` makes the next attempt. Its context is a child of the context of the caller's
@@ -274,7 +280,7 @@ func (x *exchange) next() *attempt {
 // no response.
 func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok { // Prepare or GetBody has failed, so Base got no request
-		x.unprepared = true
+		x.unprepared, x.unhealthy = true, false
 		return unsent.error
 	}
 	// Check gets a request without the trace, because Check may send another request in its context.
@@ -287,7 +293,8 @@ func (x *exchange) check(err error) error {
 		ctx := context.WithValue(x.Context, policyKey{}, nil)
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
-	failure := x.checks(req, x.resp, err)
+	var failure error
+	failure, x.unhealthy = unhealthy.Cut(x.checks(req, x.resp, err))
 	if x.gate != nil && x.resp != nil && x.isOwn(failure) && !x.hasLearned(failure) {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}

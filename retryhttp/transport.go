@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -458,21 +459,15 @@ func (t *Transport) plain(u *url.URL) bool {
 // request, and is the Proxy of http.DefaultTransport.
 var fromEnvironment = reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 
-func (t *Transport) base() http.RoundTripper {
-	if t.origin != nil && contains(http.DefaultTransport, t.origin) {
-		return baseOf(t.Base, t.origin)
-	}
-	return baseOf(t.Base, t)
-}
+func (t *Transport) base() http.RoundTripper { return baseOf(t.Base, t) }
+
+// root returns the Transport of which t and its clones are clones.
+func (t *Transport) root() *Transport { return cmp.Or(t.origin, t) }
 
 // Clone returns a copy of t. You may change the fields of the copy before its first use. If Budgets
 // is nil, the clone and t share one Budget for each target. If http.DefaultTransport is t, a clone
 // without a Base sends its requests as t does, and not through t.
 func (t *Transport) Clone() *Transport {
-	origin := t
-	if t.origin != nil {
-		origin = t.origin
-	}
 	return &Transport{
 		Base:         t.Base,
 		Policy:       t.Policy,
@@ -484,6 +479,6 @@ func (t *Transport) Clone() *Transport {
 		StallTimeout: t.StallTimeout,
 		Gate:         t.Gate,
 		Resume:       t.Resume,
-		origin:       origin,
+		origin:       t.root(),
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/goretry/retry/internal/eventstream"
 	"github.com/goretry/retry/internal/harmless"
 	"github.com/goretry/retry/internal/printable"
+	"github.com/goretry/retry/internal/unhealthy"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -147,7 +148,7 @@ var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.De
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
 	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends
-	timer := time.AfterFunc(cmp.Or(c.Policy.AttemptTimeout, 1<<63-1), func() { cancel(errLate) })
+	timer := time.AfterFunc(cmp.Or(max(0, c.Policy.AttemptTimeout), 1<<63-1), func() { cancel(errLate) })
 	defer timer.Stop() // also after a panic: otherwise the timer keeps the request in memory
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
 	if resp != nil && resp.Body == nil { // only net/http sets a Body in every response
@@ -162,20 +163,13 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errLate
 }
 
-// A briefError is the error of an attempt whose connection has not lasted for HealthyAfter. The loop
-// of package retry looks for the method Brief. Without it, the loop would count the time of a dial
-// as the time of a connection, and a stream to a host that has vanished would never give up.
-type briefError struct{ error }
-
-func (e briefError) Unwrap() error { return e.error }
-func (briefError) Brief()          {}
-
-// The method `check` is the Check of the Transport.
+// The method `check` is the Check of the Transport. The error of an attempt is marked as unhealthy if
+// its connection has not lasted for HealthyAfter.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
 	failure := c.progress(req, resp, err)
 	lasted := resp != nil && unfit(resp) == "" && time.Since(c.connected) >= c.policy.HealthyAfter
 	if failure != nil && !lasted {
-		return briefError{failure}
+		return unhealthy.Error{Err: failure}
 	}
 	return failure
 }

@@ -60,8 +60,8 @@ type Stream struct {
 
 	// Policy limits the attempts in a row that make no progress. The zero Policy allows one attempt.
 	// An attempt makes progress if it gets an event or a new ID, or if its connection lasts for
-	// HealthyAfter (0 means 10s). The time before the headers of the response does not count, and
-	// AttemptTimeout limits it. After progress, the attempts are counted from 1 again. The first
+	// HealthyAfter (0 means 10s). The time before the headers of the response does not count.
+	// AttemptTimeout limits it from the end of Prepare on. After progress, the attempts are counted from 1 again. The first
 	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. The
 	// first reconnection after an event or a new ID differs from the other attempts in two ways. The
 	// wait before this reconnection may be shorter than 10ms: HealthyAfter raises other short waits

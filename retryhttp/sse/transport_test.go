@@ -262,6 +262,41 @@ func TestQuietConnections(t *testing.T) {
 		})
 		require.NoError(t, err)
 	})
+	bubble(t, "the functions of the user get the error of Check", func(t *testing.T) {
+		server := &script{answers: []answer{{status: 503, before: time.Minute}, {failed: errReset}, stream("data: a\n\n")}}
+		client, p, got := over(server), patient, []error{}
+		take := func(err error) { got = append(got, err) }
+		client.Transport.(*retryhttp.Transport).Prepare = func(_ *http.Request, n int, last error) error {
+			if n > 1 {
+				take(last)
+			}
+			return nil
+		}
+		p.RetryIf = func(err error) bool { take(err); return true }
+		p.Classify = func(err error) *retry.Class { take(err); return nil }
+		p.OnEvent = func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.RetryScheduled {
+				take(e.Err)
+			}
+		}
+		events, err := collect((&sse.Stream{Client: client, Policy: p}).Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"a"}, events)
+		require.Len(t, got, 8)
+		for i, err := range got {
+			if i < 4 {
+				assert.IsType(t, new(retryhttp.StatusError), err)
+			} else {
+				assert.Equal(t, errReset, err)
+			}
+		}
+	})
+	bubble(t, "the error of the stream is the error of Check", func(t *testing.T) {
+		_, err := collect((&sse.Stream{Client: over(&script{answers: []answer{{failed: errReset}}}), Policy: patient}).Events(request(t, "GET")))
+		var e *retry.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, errReset, e.Err)
+	})
 	bubble(t, "the slow body of a 503, which Advise reads, is no connection", func(t *testing.T) {
 		server := &script{answers: []answer{{status: 503, text: "busy", idle: time.Minute}}}
 		client := over(server)
