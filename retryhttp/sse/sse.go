@@ -178,6 +178,7 @@ func ResumeByGET(req *http.Request) func(context.Context, Event) (*http.Request,
 // the headers that begin with Content-.
 var notOfAGET = []string{
 	"expect", "idempotency-key", "x-idempotency-key", "trailer", "transfer-encoding",
+	"digest", "repr-digest",
 }
 
 // eventOf returns a copy of the last event of a parser.

@@ -600,7 +600,7 @@ func TestResumeByGET(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &script{answers: []answer{reset(event("s/1", "{}")), status(503), stream(event("s/2", "{}")), done}}
 		req := request(t, "POST")
-		for _, name := range []string{"Mcp-Session-Id", "Content-Type", "Content-Digest", "Expect", "Idempotency-Key", "x-idempotency-key"} {
+		for _, name := range []string{"Mcp-Session-Id", "Content-Type", "Content-Digest", "Repr-Digest", "Expect", "Idempotency-Key", "x-idempotency-key"} {
 			req.Header[name] = []string{name}
 		}
 		s := &sse.Stream{Client: over(server), Policy: patient, Resume: sse.ResumeByGET(req)}
