@@ -20,16 +20,12 @@ func baseOf(base, self http.RoundTripper) http.RoundTripper {
 // firstDefault is the value that http.DefaultTransport had when this package was initialized.
 var firstDefault = http.DefaultTransport
 
-// The function `contains` reports whether `outer` is `inner`, or sends requests through `inner`. A
-// clone of a Transport counts as this Transport. The function looks only into RoundTrippers of this
-// package.
+// The function `contains` reports whether `outer` is `inner`, or sends requests through `inner`. It
+// looks only into RoundTrippers of this package.
 func contains(outer, inner http.RoundTripper) bool {
 	for outer != inner {
 		switch of := outer.(type) {
 		case *Transport:
-			if clone, is := inner.(*Transport); is && clone.root() == of.root() {
-				return true
-			}
 			outer = of.Base
 		case *Hedge:
 			outer = of.Base

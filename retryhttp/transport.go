@@ -465,8 +465,9 @@ func (t *Transport) base() http.RoundTripper { return baseOf(t.Base, t) }
 func (t *Transport) root() *Transport { return cmp.Or(t.origin, t) }
 
 // Clone returns a copy of t. You may change the fields of the copy before its first use. If Budgets
-// is nil, the clone and t share one Budget for each target. If http.DefaultTransport is t, a clone
-// without a Base sends its requests as t does, and not through t.
+// is nil, the clone and t share one Budget for each target. If http.DefaultTransport is t, set the
+// Base of the copy. Without a Base, the copy would send its requests through t, and the attempts of
+// both would multiply.
 func (t *Transport) Clone() *Transport {
 	return &Transport{
 		Base:         t.Base,

@@ -528,7 +528,6 @@ func TestDefaultTransport(t *testing.T) {
 		asked, prepared int // how often two requests come to `own` and to Prepare
 	}{
 		"a Transport":                        {&retryhttp.Transport{Policy: policy, Prepare: prepare}, 0, 2},
-		"a clone of a Transport":             {(&retryhttp.Transport{Policy: policy, Prepare: prepare}).Clone(), 0, 2},
 		"a Transport with a Hedge":           {&retryhttp.Transport{Policy: policy, Prepare: prepare, Base: &retryhttp.Hedge{After: time.Hour}}, 0, 2},
 		"a Hedge":                            {&retryhttp.Hedge{After: time.Hour}, 0, 0},
 		"LendBudget above a Transport":       {retryhttp.LendBudget(&retryhttp.Transport{Prepare: prepare}, 3), 0, 2},
@@ -538,16 +537,6 @@ func TestDefaultTransport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			http.DefaultTransport, asked, prepared = tt.transport, 0, 0
-			if tr, is := tt.transport.(*retryhttp.Transport); is {
-				for _, clone := range []*retryhttp.Transport{tr.Clone(), tr.Clone().Clone()} {
-					clone.Prepare = nil
-					req, err := http.NewRequestWithContext(t.Context(), "GET", server.URL, nil)
-					require.NoError(t, err)
-					textOf(t, send(t, clone, req))
-					assert.Equal(t, [2]int{tt.asked / 2, 0}, [2]int{asked, prepared}, "a clone")
-					asked = 0
-				}
-			}
 			for _, client := range []*http.Client{http.DefaultClient, {Transport: &retryhttp.Transport{Policy: policy}}} {
 				resp, err := retryhttp.Result(client.Get(server.URL))
 				require.NoError(t, err)

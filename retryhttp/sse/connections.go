@@ -168,7 +168,7 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
 	failure := c.progress(req, resp, err)
 	lasted := resp != nil && unfit(resp) == "" && time.Since(c.connected) >= c.policy.HealthyAfter
-	if failure != nil && !lasted {
+	if failure != nil && !lasted && c.policy.HealthyAfter > 0 { // otherwise the loop looks for no mark
 		return unhealthy.Error{Err: failure}
 	}
 	return failure

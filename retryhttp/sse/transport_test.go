@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -137,9 +138,10 @@ func TestAttemptsThatTakeLong(t *testing.T) {
 		failed  error
 		timeout time.Duration
 	}{
-		"dials that time out": {0, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, 0},
-		"late 504s":           {504, nil, 0},
-		"AttemptTimeout":      {200, nil, 15 * second},
+		"dials that time out":             {0, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}, 0},
+		"late 504s":                       {504, nil, 0},
+		"late streams that break at once": {200, nil, 0},
+		"AttemptTimeout":                  {200, nil, 15 * second},
 	} {
 		for _, budget := range []*retry.Budget{nil, {Size: 2}} {
 			bubble(t, name, func(t *testing.T) {
@@ -153,7 +155,8 @@ func TestAttemptsThatTakeLong(t *testing.T) {
 						if row.failed != nil {
 							return nil, row.failed
 						}
-						return &http.Response{StatusCode: row.status, Body: http.NoBody}, nil
+						header := http.Header{"Content-Type": {"text/event-stream"}}
+						return &http.Response{StatusCode: row.status, Header: header, Body: io.NopCloser(iotest.ErrReader(errReset))}, nil
 					}
 				})
 				ctx, cancel := context.WithTimeout(t.Context(), 24*time.Hour)
@@ -291,12 +294,14 @@ func TestQuietConnections(t *testing.T) {
 			}
 		}
 	})
-	bubble(t, "the error of the stream is the error of Check", func(t *testing.T) {
-		_, err := collect((&sse.Stream{Client: over(&script{answers: []answer{{failed: errReset}}}), Policy: patient}).Events(request(t, "GET")))
-		var e *retry.Error
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, errReset, e.Err)
-	})
+	for name, p := range map[string]retry.Policy{"three attempts": patient, "one attempt": {}, "no retry": {NonRetryable: true}} {
+		bubble(t, "the error of the stream is the error of Check: "+name, func(t *testing.T) {
+			_, err := collect((&sse.Stream{Client: over(&script{answers: []answer{{failed: errReset}}}), Policy: p}).Events(request(t, "GET")))
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, errReset, e.Err)
+		})
+	}
 	bubble(t, "the slow body of a 503, which Advise reads, is no connection", func(t *testing.T) {
 		server := &script{answers: []answer{{status: 503, text: "busy", idle: time.Minute}}}
 		client := over(server)
