@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -148,7 +149,8 @@ var errLate = fmt.Errorf("sse: no headers within AttemptTimeout: %w", context.De
 func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx := retryhttp.WithPolicy(req.Context(), retry.Policy{})
 	ctx, cancel := context.WithCancelCause(ctx) // canceled when the attempt ends
-	timer := time.AfterFunc(cmp.Or(max(0, c.Policy.AttemptTimeout), 1<<63-1), func() { cancel(errLate) })
+	limit := cmp.Or(max(0, c.Policy.AttemptTimeout), math.MaxInt64)
+	timer := time.AfterFunc(limit, func() { cancel(errLate) })
 	defer timer.Stop() // also after a panic: otherwise the timer keeps the request in memory
 	resp, err := c.base.RoundTrip(req.WithContext(ctx))
 	if resp != nil && resp.Body == nil { // only net/http sets a Body in every response
@@ -163,8 +165,8 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errLate
 }
 
-// The method `check` is the Check of the Transport. The error of an attempt is marked as unhealthy if
-// its connection has not lasted for HealthyAfter.
+// The method `check` is the Check of the Transport. The error of an attempt is marked as unhealthy
+// if its connection has not lasted for HealthyAfter.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
 	failure := c.progress(req, resp, err)
 	lasted := resp != nil && unfit(resp) == "" && time.Since(c.connected) >= c.policy.HealthyAfter

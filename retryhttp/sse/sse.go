@@ -58,15 +58,16 @@ type Stream struct {
 	// event nor an ID, the Timeout also ends the stream.
 	Client *http.Client
 
-	// Policy limits the attempts in a row that make no progress. The zero Policy allows one attempt.
-	// An attempt makes progress if it gets an event or a new ID, or if its connection lasts for
-	// HealthyAfter (0 means 10s). The time before the headers of the response does not count.
-	// AttemptTimeout limits it from the end of Prepare on. After progress, the attempts are counted from 1 again. The first
-	// reconnection after progress takes nothing from the Budget of the Policy or of the Transport. The
-	// first reconnection after an event or a new ID differs from the other attempts in two ways. The
-	// wait before this reconnection may be shorter than 10ms: HealthyAfter raises other short waits
-	// (see retry.Policy), but not this wait. For this wait, OnEvent gets the retry events of a
-	// separate call, for which retryhttp.RequestOf returns nil and Enter is not called.
+	// Policy limits the attempts in a row that make no progress. The zero Policy allows one
+	// attempt. An attempt makes progress if it gets an event or a new ID, or if its connection
+	// lasts for HealthyAfter (0 means 10s). The time before the headers of the response does not
+	// count. AttemptTimeout limits it from the end of Prepare on. After progress, the attempts are
+	// counted from 1 again. The first reconnection after progress takes nothing from the Budget of
+	// the Policy or of the Transport. The first reconnection after an event or a new ID differs
+	// from the other attempts in two ways. The wait before this reconnection may be shorter than
+	// 10ms: HealthyAfter raises other short waits (see retry.Policy), but not this wait. For this
+	// wait, OnEvent gets the retry events of a separate call, for which retryhttp.RequestOf returns
+	// nil and Enter is not called.
 	Policy retry.Policy
 
 	// Resume returns the request for the events after the event `last`. The ID of `last` is the
