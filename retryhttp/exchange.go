@@ -11,6 +11,7 @@ import (
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/ctxvalue"
+	"github.com/goretry/retry/internal/gate"
 	"github.com/goretry/retry/internal/unhealthy"
 	"github.com/goretry/retry/internal/wait"
 )
@@ -128,7 +129,7 @@ func (x *exchange) cannotRepeat() error {
 		// Reading the body may write to the map Trailer. All attempts share this map, and the body of an
 		// attempt that has ended may still be read.
 		return errTrailer
-	case x.req.URL != nil && len(x.req.URL.Host) > longestHost:
+	case hasLongHost(x.req):
 		// http.Transport computes the punycode of the host in each attempt, and no context ends
 		// this computation.
 		return errLongHost
@@ -305,8 +306,11 @@ func (x *exchange) check(err error) error {
 }
 
 // isOwn reports whether `failure` is not about the response of another server. A Check may fetch a
-// token, and return the StatusError of the token's server.
+// token, and return the StatusError of the token's server, or the error of a Gate for that server.
 func (x *exchange) isOwn(failure error) bool {
+	if errors.As(failure, new(gate.Held)) {
+		return false
+	}
 	e := statusErrorIn(failure)
 	return e == nil || e.request == x.resp.Request || e.request == x.last.given
 }

@@ -47,6 +47,20 @@ func TestGateCloses(t *testing.T) {
 	const s = time.Second
 	longest := strings.Repeat("x", 1024-len("http"))
 	_, tokens := retryhttp.Result(asksToWait(429, 10), nil)
+	ofAGate := func(t *testing.T) error { // a Gate refuses the request for a token
+		tr := &retryhttp.Transport{Base: script(asksToWait(429, 50)), Gate: new(retryhttp.Gate), Policy: retry.Policy{MaxRetryAfter: s}}
+		send(t, tr)
+		_, err := tr.RoundTrip(request(t, "GET"))
+		require.Error(t, err)
+		return fmt.Errorf("no token: %w", err)
+	}
+	bubble(t, "403, and Check returns the error of a Gate", func(t *testing.T) {
+		tr := &retryhttp.Transport{Gate: new(retryhttp.Gate), Base: script(403, 200), Check: returns(ofAGate(t))}
+		start := time.Now()
+		send(t, tr)
+		send(t, tr)
+		assert.Zero(t, time.Since(start))
+	})
 	for _, tt := range []struct {
 		name            string
 		tr              *retryhttp.Transport

@@ -181,7 +181,7 @@ func (h *Hedge) budgetOf(req *http.Request) (budget *retry.Budget, done func()) 
 func hedgeable(req *http.Request) bool {
 	_, upgrade := req.Header["Upgrade"]
 	return (isGet(req) || req.Method == http.MethodHead) &&
-		req.URL != nil && len(req.URL.Host) <= longestHost &&
+		req.URL != nil && !hasLongHost(req) &&
 		(req.Body == nil || req.Body == http.NoBody) && req.Trailer == nil && !upgrade &&
 		!sentOnce(req)
 }

@@ -48,6 +48,7 @@ func TestHedgeRequestsThatAreSentTwice(t *testing.T) {
 		{"GET that upgrades", "GET", header("Upgrade", "x"), 1},
 		{"GET that may not be repeated", "GET", idempotent(false), 1},
 		{"GET with a Trailer", "GET", trailer, 1},
+		{"GET with a long Host", "GET", ofRequest(func(req *http.Request) { req.Host = strings.Repeat("h", 1025) }), 1},
 		{"GET to a long host, without a Transport", "GET", func(tr *retryhttp.Transport, req *http.Request) {
 			req.URL.Host = strings.Repeat("h", 1025)
 			tr.Base = alone{tr.Base}

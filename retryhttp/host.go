@@ -60,6 +60,12 @@ func (h host) String() string {
 // but a redirect may lead to a name of any length.
 const longestHost = 1024
 
+// hasLongHost reports whether the host of req is longer than longestHost. The field Host of req
+// replaces the host of the URL. A reverse proxy may have got it from a client.
+func hasLongHost(req *http.Request) bool {
+	return len(req.Host) > longestHost || req.URL != nil && len(req.URL.Host) > longestHost
+}
+
 // tooLong reports whether h is too long to be stored.
 func (h host) tooLong() bool { return len(h.scheme)+len(h.name)+len(h.port) > longestHost }
 

@@ -590,7 +590,8 @@ var (
 		"response.created", "response.queued", "response.in_progress", // OpenAI
 		"response.output_item.added", "response.content_part.added", // OpenAI
 		"response.reasoning_summary_part.added", "response.mcp_list_tools.in_progress", // OpenAI
-		"keepalive",                                                             // OpenAI
+		"response.compaction.compacting", "keepalive", // OpenAI
+		"interaction.in_progress",                                               // Gemini
 		"interaction.created", "interaction.start", "interaction.status_update", // Gemini
 		"step.start", "content.start", // Gemini
 	}

@@ -85,6 +85,10 @@ func TestLLM(t *testing.T) {
 
 		{"OpenAI, responses, failed, a keepalive before it", streamOf(created + "event: keepalive\ndata: " + `{"type":"keepalive","sequence_number":3}` + "\n\n" +
 			`data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
+		{"OpenAI, responses, failed, after the progress of a compaction", streamOf(created + `data: {"type":"response.compaction.compacting","item_id":"cmp_1"}` + "\n\n" +
+			`data: {"type":"error","code":"server_error"}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
+		{"Gemini, interactions, an error after the progress", streamOf("event: interaction.in_progress\n" + `data: {"interaction_id":"i","event_type":"interaction.in_progress"}` + "\n\n" +
+			"event: error\n" + `data: {"error":{"code":"service_unavailable"},"event_type":"error"}` + "\n\n"), 2, "service_unavailable", retry.ReasonSuccess},
 		{"OpenAI, responses, a prompt that is too long", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"context_length_exceeded","message":"Your input exceeds the context window of this model."}}}` + "\n\n"),
 			1, "context_length_exceeded", retry.ReasonPermanent},
 		{"OpenAI, responses, an image that is too large", streamOf(created + `data: {"type":"response.failed","response":{"error":{"code":"image_too_large"}}}` + "\n\n"), 1, "image_too_large", retry.ReasonPermanent},

@@ -88,6 +88,8 @@ func TestRequestsThatAreSentAgain(t *testing.T) {
 		{"the longest host", "GET", ofRequest(func(req *http.Request) { req.URL.Host = strings.Repeat("h", 1024) }), boom, again},
 		{"a longer host", "GET", ofRequest(func(req *http.Request) { req.URL.Host = strings.Repeat("h", 1025) }),
 			boom, "1 sent: not retryable after 1 attempt (the host has more than 1,024 bytes, so the request is sent once): boom"},
+		{"a longer Host than that of the URL", "GET", ofRequest(func(req *http.Request) { req.Host = strings.Repeat("h", 1025) }),
+			boom, "1 sent: not retryable after 1 attempt (the host has more than 1,024 bytes, so the request is sent once): boom"},
 		{"GetBody fails", "PUT", getBody(io.NopCloser(strings.NewReader("data")), errors.New("gone")), 503,
 			"1 sent: not retryable after 2 attempts (the request was not sent): retryhttp: GetBody: gone (the attempt before: 503 Service Unavailable)"},
 		{"GetBody fails at once", "PUT", getBody(nil, errors.New("gone")), 503, "0 sent: not retryable after 1 attempt (the request was not sent): retryhttp: GetBody: gone"},
