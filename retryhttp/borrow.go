@@ -32,10 +32,10 @@ import (
 //
 // If you use an http.TimeoutHandler, pass the TimeoutHandler to BorrowBudget. Do not pass the
 // handler that BorrowBudget returns to http.TimeoutHandler, because then the response after a
-// timeout has no Retry-Budget-Spent. It is the other way round for http.MaxBytesHandler, which
-// closes the connection after a request that is too long only if the ResponseWriter is the one of
-// net/http: pass it the handler that BorrowBudget returns. For work that goes on after the
-// response, and for a batch of many calls, use a context without this Budget.
+// timeout has no Retry-Budget-Spent. If you use an http.MaxBytesHandler, pass it the handler that
+// BorrowBudget returns. Only with the ResponseWriter of net/http does a MaxBytesHandler close the
+// connection after a request that is too long. For work that goes on after the response, and for a
+// batch of many calls, use a context without this Budget.
 func BorrowBudget(h http.Handler, limit int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, loan := borrow(r.Context(), r.Header.Values(lentName), limit)

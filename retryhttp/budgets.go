@@ -26,7 +26,7 @@ type hostKey struct {
 // longer uses the Budget.
 func (t *targets) budgetOf(u *url.URL) (budget *retry.Budget, done func()) {
 	if len(u.Host) > longestHost {
-		return t.For(u.Host) // too long for a key, so it is not worth computing: see hostOf
+		return t.For(u.Host) // all names that are too long for a key share one Budget
 	}
 	h, last := hostOf(u), t.last.Load()
 	if last == nil || last.host != h {

@@ -413,16 +413,19 @@ func (f *failureLLM) statusIn(resp *http.Response) int {
 // OpenRouter sends a 402 with a wait if too many requests are running. Two codes of a 402 say no
 // more than the 402 itself, and so do not outweigh the wait.
 func (f *failureLLM) verdict(status int, wait time.Duration) (verdict Verdict, unpaid string) {
+	mayWait := []int{
+		http.StatusPaymentRequired, http.StatusForbidden, http.StatusRequestEntityTooLarge,
+	}
+	waits := wait > 0 && slices.Contains(mayWait, status)
 	unpaid = f.unpaid()
-	waits := wait > 0 && status == http.StatusPaymentRequired
-	if waits && (unpaid == "payment_required" || unpaid == "billing_error") {
+	if waits && status == http.StatusPaymentRequired &&
+		(unpaid == "payment_required" || unpaid == "billing_error") {
 		unpaid = ""
 	}
 	switch {
 	case unpaid != "", f.isAboveLimit():
 		return Never, unpaid
-	case waits, wait > 0 && status == http.StatusForbidden,
-		wait > 0 && status == http.StatusRequestEntityTooLarge:
+	case waits:
 		return Again, ""
 	default:
 		return Unsaid, ""
@@ -563,13 +566,16 @@ func (f *failureLLM) waitInMessage() time.Duration {
 // a text that is not empty. Some servers send null, false, "" or an object whose fields are empty
 // with each piece of an answer.
 func isError(value json.RawMessage) bool {
-	var fields map[string]json.RawMessage
 	switch {
-	case len(value) == 0:
+	case bytes.HasPrefix(value, []byte(`"`)):
+		return !isEmpty(value)
+	case !bytes.HasPrefix(value, []byte("{")):
 		return false
-	case len(value) > longestPart, value[0] != '{' || json.Unmarshal(value, &fields) != nil:
-		return value[0] == '{' || value[0] == '"' && len(value) > len(`""`)
+	case len(value) > longestPart:
+		return true
 	}
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(value, &fields) // `value` is a part of JSON that was decoded, so it is valid
 	for _, field := range fields {
 		if !isEmpty(field) {
 			return true
