@@ -19,11 +19,11 @@ import (
 // alone does not say whether the server may have got the request. Example: the error is io.EOF if
 // the connection closes during the TLS handshake, and also if it closes after a POST was sent.
 type evidence struct {
-	conn  atomic.Pointer[tls.Conn] // the last connection if it has TLS, otherwise nil
-	asked atomic.Bool              // Base has called GetConn, so it reports to the trace
-	got   atomic.Int32             // what connections Base has got: gotNone, gotConn or gotHTTP1
-	wrote atomic.Int32             // how often a whole header was written to a connection
-	waits atomic.Bool              // a header was written, and the answer to it has not begun
+	conn   atomic.Pointer[tls.Conn] // the last connection if it has TLS, otherwise nil
+	traces atomic.Bool              // Base has called GetConn or GotConn, so it reports to the trace
+	got    atomic.Int32             // what connections Base has got: gotNone, gotConn or gotHTTP1
+	wrote  atomic.Int32             // how often a whole header was written to a connection
+	waits  atomic.Bool              // a header was written, and the answer to it has not begun
 
 	// again is true if Base repeats a request whose connection broke. It stays false if this
 	// connection spoke HTTP/2 over TLS.
@@ -43,15 +43,13 @@ const (
 func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.ClientTrace {
 	replayable, safe := isReplayable(req), repeatsSafely(base)
 	return &httptrace.ClientTrace{
-		// If Base asks for another connection after the header was written, then Base is sending the
-		// request again.
+		// If Base asks for another connection, then Base is sending the request again.
 		GetConn: func(string) {
-			e.asked.Store(true)
+			e.traces.Store(true)
 			broke := e.conn.Load()
 			over2 := broke != nil && !overHTTP1(broke)
 			switch {
-			case e.wrote.Load() == 0:
-			case safe && e.got.Load() != gotHTTP1 && (over2 || !replayable):
+			case safe && e.got.Load() != gotHTTP1 && (over2 || !replayable || e.wrote.Load() == 0):
 				// No server has processed req, so req counts as not sent yet.
 				e.wrote.Store(0)
 				e.waits.Store(false)
@@ -64,6 +62,8 @@ func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.C
 			}
 		},
 		GotConn: func(info httptrace.GotConnInfo) {
+			// The HTTP/2 of net/http may call GotConn for a connection without having called GetConn.
+			e.traces.Store(true)
 			conn, _ := info.Conn.(*tls.Conn)
 			e.conn.Store(conn)
 			e.got.CompareAndSwap(gotNone, gotConn)
@@ -99,7 +99,7 @@ func overHTTP1(conn *tls.Conn) bool {
 //
 // A refusal over HTTP/2 proves nothing if net/http has sent the request over HTTP/1 before.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
-	unsent := e.asked.Load() && (e.got.Load() == gotNone ||
+	unsent := e.traces.Load() && (e.got.Load() == gotNone ||
 		!canceled && !gaveUp(err) && !isOfSeveral(err) && e.wrote.Load() == 0)
 	return !unsent && (!refused(err) || e.got.Load() == gotHTTP1)
 }

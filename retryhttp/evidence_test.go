@@ -143,6 +143,8 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 		"nothing":                                                   {"", false, nil, once},
 		"that it asks for a connection":                             {"asks", false, nil, threeTimes},
 		"that it got one, and wrote nothing":                        {"asks got", false, nil, threeTimes},
+		"only that it got one":                                      {"got", false, nil, threeTimes}, // the HTTP/2 of net/http
+		"that it got one, asks again, and was then canceled":        {"asks got asks", true, nil, once},
 		"that it got one, and was then canceled":                    {"asks got", true, nil, once}, // http.Transport may still be writing
 		"that it got one, and then a timeout of its own":            {"asks got", false, fmt.Errorf("inner: %w", context.DeadlineExceeded), once},
 		"that it got one, and then the end of a context of its own": {"asks got", false, fmt.Errorf("inner: %w", context.Canceled), once},
@@ -719,6 +721,43 @@ func TestAPostDuringARestart(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The idle connection of a POST is dead, and the dial for the repeat of net/http does not end in
+// time. Nothing of the POST was written, also if its header is too long for the buffer of net/http,
+// which then reports no header at all.
+func TestAPostWhoseRepeatGetsNoConnectionInTime(t *testing.T) {
+	for name, token := range map[string]string{"a short header": "t", "a long header": strings.Repeat("t", 10_000)} {
+		bubble(t, name, func(t *testing.T) {
+			var asked, dials atomic.Int64
+			var dead atomic.Bool
+			base := piped(2, func(conn net.Conn, req *http.Request) {
+				asked.Add(1)
+				_, _ = io.WriteString(conn, "HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n")
+			})
+			defer base.CloseIdleConnections()
+			dial := base.DialContext
+			base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+				n := dials.Add(1)
+				if n == 2 {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				conn, err := dial(ctx, network, address)
+				if n == 1 {
+					conn = deadConn{conn, &dead}
+				}
+				return conn, err
+			}
+			textOf(t, send(t, base, lentRequest{method: "GET"}.to(t.Context(), "http://example.test/")))
+			dead.Store(true)
+			tr := &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Second}}
+			req := lentRequest{method: "POST", body: "data"}.to(t.Context(), "http://example.test/")
+			req.Header.Set("Authorization", token)
+			resp := send(t, tr, req)
+			assert.Equal(t, [3]int64{200, 2, 3}, [3]int64{int64(resp.StatusCode), asked.Load(), dials.Load()})
+		})
 	}
 }
 
