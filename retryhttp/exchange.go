@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -307,7 +308,15 @@ func (x *exchange) check(err error) error {
 
 // isOwn reports whether `failure` is not about the response of another server. A Check may fetch a
 // token, and return the StatusError of the token's server, or the error of a Gate for that server.
+// If one of several joined errors is about another server, so is `failure`, because RetryAfterOf
+// returns the longest wait of all.
 func (x *exchange) isOwn(failure error) bool {
+	for err := failure; err != nil; err = errors.Unwrap(err) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			foreign := func(err error) bool { return !x.isOwn(err) }
+			return !slices.ContainsFunc(joined.Unwrap(), foreign)
+		}
+	}
 	if errors.As(failure, new(gate.Held)) {
 		return false
 	}

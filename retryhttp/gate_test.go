@@ -54,6 +54,19 @@ func TestGateCloses(t *testing.T) {
 		require.Error(t, err)
 		return fmt.Errorf("no token: %w", err)
 	}
+	bubble(t, "429, and Check joins its error with the 429 of a token's server", func(t *testing.T) {
+		tr := &retryhttp.Transport{Gate: new(retryhttp.Gate), Base: script(429, 200)}
+		tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+			if err = retryhttp.Check(req, resp, err); err != nil {
+				err = retry.Permanent(fmt.Errorf("check: %w", errors.Join(err, tokens)))
+			}
+			return err
+		}
+		send(t, tr)
+		start := time.Now()
+		send(t, tr)
+		assert.Zero(t, time.Since(start))
+	})
 	bubble(t, "403, and Check returns the error of a Gate", func(t *testing.T) {
 		tr := &retryhttp.Transport{Gate: new(retryhttp.Gate), Base: script(403, 200), Check: returns(ofAGate(t))}
 		start := time.Now()
