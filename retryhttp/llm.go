@@ -597,6 +597,7 @@ var (
 		"response.output_item.added", "response.content_part.added", // OpenAI
 		"response.reasoning_summary_part.added", "response.mcp_list_tools.in_progress", // OpenAI
 		"response.compaction.compacting", "keepalive", // OpenAI
+		"codex.rate_limits", "response.metadata", // OpenAI sends them to Codex
 		"interaction.in_progress",                                               // Gemini
 		"interaction.created", "interaction.start", "interaction.status_update", // Gemini
 		"step.start", "content.start", // Gemini
