@@ -100,9 +100,19 @@ func (r *reporter) Write(p []byte) (int, error) {
 }
 
 // ReadFrom is called by io.Copy. With this method, the kernel can copy a file to the connection.
+//
+// The first bytes are read before Write ends the loan. If `from` breaks off before its first byte,
+// a Transport may still fetch it again, or h may answer with another status.
 func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
-	r.report()
-	return io.Copy(r.ResponseWriter, from)
+	n, err := io.CopyN(struct{ io.Writer }{r}, from, 512)
+	if err == io.EOF {
+		return n, nil
+	}
+	if err != nil {
+		return n, err
+	}
+	rest, err := io.Copy(r.ResponseWriter, from)
+	return n + rest, err
 }
 
 // FlushError is called by http.ResponseController. Without this method, the controller would flush

@@ -1,6 +1,7 @@
 package retryhttp_test
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"math"
@@ -160,6 +161,52 @@ func TestReport(t *testing.T) {
 						assert.Equal(t, "0", lease.Load(), "the proxy keeps one of its retries")
 					}
 				}
+			})
+		}
+	}
+}
+
+// A handler copies a body whose first byte needs a retry. The loan ends with the first byte that is
+// written, also if io.Copy calls ReadFrom. A body that breaks off before its first byte leaves the
+// handler the choice of its status.
+func TestReportOfACopy(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		text   string
+		err    error // the error of the body after `text`
+		status int
+		report string
+		want   retry.Reason // of a call after the copy
+	}{
+		{"a text", "text", nil, 200, "1", retry.ReasonBorrowed},
+		{"a long text", strings.Repeat("text", 1000), nil, 200, "1", retry.ReasonBorrowed},
+		{"a text of 512 bytes", strings.Repeat("text", 128), nil, 200, "1", retry.ReasonBorrowed},
+		{"no byte", "", nil, 404, "2", retry.ReasonExhausted},
+		{"an error before the first byte", "", errReset, 404, "2", retry.ReasonExhausted},
+		{"an error after the first byte", "t", errReset, 200, "1", retry.ReasonBorrowed},
+		{"an error after 512 bytes", strings.Repeat("text", 128), errReset, 200, "1", retry.ReasonBorrowed},
+	} {
+		for name, start := range protocols {
+			t.Run(name+" "+tt.name, func(t *testing.T) {
+				s := serve(t, retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					spends := reads(func([]byte) (int, error) {
+						assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 1), "before the first byte")
+						return 0, io.EOF
+					})
+					n, err := io.Copy(w, io.MultiReader(spends, breaks(tt.text, cmp.Or(tt.err, io.EOF))))
+					assert.EqualValues(t, len(tt.text), n)
+					assert.ErrorIs(t, err, tt.err)
+					assert.Equal(t, tt.want, spend(r.Context(), 1), "after the copy")
+					if n == 0 {
+						w.WriteHeader(404)
+					}
+				}), 3).ServeHTTP, start)
+				req := httptest.NewRequestWithContext(t.Context(), "GET", s.URL, nil)
+				req.Header.Set("Retry-Budget", "2")
+				resp := send(t, s.Client().Transport, req)
+				assert.Equal(t, tt.text, textOf(t, resp))
+				assert.Equal(t, tt.status, resp.StatusCode)
+				assert.Equal(t, []string{tt.report}, resp.Header.Values("Retry-Budget-Spent"))
 			})
 		}
 	}
