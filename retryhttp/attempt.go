@@ -43,7 +43,8 @@ type attempt struct {
 	unsent bool
 
 	// late is true if AttemptTimeout or a deadline has ended the attempt before Base returned, or if
-	// Base returned another timeout and the server may have processed the request.
+	// Base returned another timeout and the server may have processed the request. It is false if the
+	// error of the attempt is an error of Prepare or GetBody.
 	late bool
 
 	status  int   // the status of the response; 0: there was no response
@@ -67,7 +68,7 @@ func (a *attempt) send() (*http.Response, error) {
 		if late && !unsent {
 			err = timeout
 		}
-		a.late = a.late || late || a.Err() == context.DeadlineExceeded
+		a.late = a.late || !unsent && (late || a.Err() == context.DeadlineExceeded)
 		if resp != nil { // http.Client would ignore the response and leak its connection
 			a.discard(resp, 0)
 		}

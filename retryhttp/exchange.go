@@ -482,8 +482,7 @@ func (x *exchange) hidesLoss() bool {
 	case !last.to.known.Load():
 		// The attempt was not sent. Its error contains the failure of the previous attempt, unless
 		// AttemptTimeout has ended it.
-		_, late := context.Cause(last).(*timeoutError)
-		if late || x.replaced || x.lost == nil || x.lost != x.previous {
+		if last.late || x.replaced || x.lost == nil || x.lost != x.previous {
 			return true
 		}
 		// In `fetch`, x.lost may be the body that broke off, whose `before` is the failure itself.

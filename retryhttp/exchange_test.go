@@ -68,6 +68,17 @@ func TestAnswerThatIsLost(t *testing.T) {
 			}
 		})
 	}
+	// The function `ends` is like `prepares`, but without an AttemptTimeout. The request has a deadline,
+	// which passes in this Prepare.
+	ends := func(attempt int, err error) edit {
+		return func(tr *retryhttp.Transport, req *http.Request) {
+			prepares(attempt, time.Minute+1, err).apply(tr, req)
+			tr.Policy.AttemptTimeout = 0
+			ctx, cancel := context.WithTimeout(req.Context(), time.Minute)
+			context.AfterFunc(ctx, cancel)
+			*req = *req.WithContext(ctx)
+		}
+	}
 	// The function `keyed` adds an Idempotency-Key, with which an attempt is traced.
 	keyed := func(e edit) edit {
 		return func(tr *retryhttp.Transport, req *http.Request) {
@@ -146,6 +157,11 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a 429, two timeouts, and then an Enter that fails", enters(4, errNoAnswer), []any{429, late("read"), late("read")}, "429 Too Many Requests"},
 		{"a 429, two timeouts, and then a Gate that is closed", held(3), []any{429, late("read"), late("read")}, "429 Too Many Requests"},
 		{"two timeouts, and then no token", prepares(3, 0, errNoAnswer), []any{late("read"), late("read")}, ""},
+		{"a timeout, and then no token at the deadline", ends(2, context.DeadlineExceeded), []any{late("read")}, ""},
+		{"a timeout, a 429, and then no token at the deadline", ends(3, context.DeadlineExceeded), []any{late("read"), 429}, "read tcp: i/o timeout"},
+		{"a timeout, a 429, and then an error of Prepare after the deadline", ends(3, errNoAnswer), []any{late("read"), 429}, "read tcp: i/o timeout"},
+		{"a timeout, a 429, and then an error of Prepare after AttemptTimeout", prepares(3, time.Second+1, errNoAnswer), []any{late("read"), 429}, "read tcp: i/o timeout"},
+		{"a reset, and then an error of Prepare after AttemptTimeout, which contains the reset", prepares(2, time.Second+1, errNoAnswer), []any{errReset}, ""},
 		{"two timeouts, and then an Enter that retried", enters(3, noSlot), []any{late("read"), late("read")}, "read tcp: i/o timeout"},
 		{"a timeout, a 503, and then an Enter that fails", enters(3, errNoAnswer), []any{late("read"), 503}, "read tcp: i/o timeout"},
 		{"a reset, and then an Enter that fails", enters(2, errNoAnswer), []any{errReset}, ""},
@@ -369,6 +385,22 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 			return nil
 		}
 		assert.NoError(t, before(t, &retryhttp.Transport{Prepare: fails}, 503, to(307, "/new"), errReset))
+	})
+	bubble(t, "a timeout, and an error of Prepare after the deadline", func(t *testing.T) {
+		tr := &retryhttp.Transport{Base: script(late, to(307, "/new")), Policy: retry.Policy{MaxAttempts: 3}}
+		tr.Prepare = func(req *http.Request, _ int, _ error) error {
+			if req.URL.Path != "/new" {
+				return nil
+			}
+			time.Sleep(time.Minute + 1)
+			return errNoAnswer
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := (&http.Client{Transport: tr}).Do(request(t, "PUT").WithContext(ctx))
+		var e *retry.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, late, e.Before)
 	})
 	for _, tt := range []struct {
 		name, method string
