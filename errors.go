@@ -50,7 +50,8 @@ type Error struct {
 	// before a "context deadline exceeded". A retryhttp.Transport also sets Before if the answer to
 	// an earlier request was lost, and the last attempt was refused, got no answer, or was not
 	// sent. Then Before is about that earlier request: see "An answer that is lost" in the
-	// documentation of retryhttp.Transport. In all other cases, Before is nil.
+	// documentation of retryhttp.Transport. An sse.Stream that cannot go on may set Before to the
+	// error of its last connection. In all other cases, Before is nil.
 	//
 	// Before is for people to read: the text of the Error ends with the text of Before. errors.Is
 	// and errors.As do not search Before.

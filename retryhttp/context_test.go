@@ -2,6 +2,7 @@ package retryhttp_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -116,6 +117,20 @@ func TestWithPolicy(t *testing.T) {
 			assert.Equal(t, tt.want, []int{base.count(), ours.Budget.Left(), len(seen.all)})
 		})
 	}
+	bubble(t, "a request that Check sends after the body of a download has broken off does not use it", func(t *testing.T) {
+		other, broken := script(503), responseWith(200, breaks("text", errReset), "Etag", `"v"`, "Accept-Ranges", "bytes")
+		tr := &retryhttp.Transport{Base: script(broken, 404), Resume: true, Check: func(req *http.Request, resp *http.Response, err error) error {
+			if err != nil {
+				send(t, &retryhttp.Transport{Base: other}, request(t, "GET").WithContext(req.Context()))
+			}
+			return retryhttp.Check(req, resp, err)
+		}}
+		policy := retry.Policy{MaxAttempts: 3, Backoff: retry.Fixed(time.Second)}
+		resp := send(t, tr, request(t, "GET").WithContext(retryhttp.WithPolicy(t.Context(), policy)))
+		_, err := io.ReadAll(resp.Body)
+		require.ErrorContains(t, err, "404")
+		assert.Equal(t, 1, other.count())
+	})
 	bubble(t, "a request that Check sends after AttemptTimeout does not use it", func(t *testing.T) {
 		other := script(503)
 		tr := &retryhttp.Transport{Base: script(200), Check: func(req *http.Request, resp *http.Response, err error) error {

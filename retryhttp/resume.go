@@ -21,7 +21,7 @@ import (
 // fetched, or the context of the request is done. The bytes that were read before are correct.
 type BrokenError struct {
 	Offset int64 // how many bytes the caller has read
-	Err    error // why bytes are missing; contains a *retry.Error if Resume applied
+	Err    error // why bytes are missing; contains a *retry.Error if Resume asked for them
 }
 
 // Error returns a text such as "retryhttp: the body broke after 5 bytes: ", followed by the text of
@@ -263,7 +263,9 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	if d.x.done != nil {
 		x.budget, x.done = x.t.budgetOf(x.policy, req)
 	}
-	x.last = &attempt{number: 1, made: *req}
+	// Like the context of an attempt, the context for Check has no policy.
+	made := req.WithContext(context.WithValue(d.ctx, policyKey{}, nil))
+	x.last = &attempt{number: 1, made: *made}
 	x.last.req = &x.last.made
 	x.last.to.known.Store(true) // the request of this attempt was sent
 	err := x.run(func(ctx context.Context) error {

@@ -24,11 +24,12 @@ type StatusError struct {
 	// the response gets a copy, so the caller may change the header of the response.
 	Header http.Header
 
-	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the Check
-	// of [LLM], and by a Read of a download under Transport.Resume that fails with a [BrokenError].
-	// Otherwise it is nil. The text of the error does not contain Body, which comes from the server
-	// and may be secret. OnEvent may get the StatusError before Result or the Read sets Body, so do
-	// not read Body in another goroutine while Result or the Read runs.
+	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the
+	// Check of [LLM], and by a Read of a download under Transport.Resume that fails with a
+	// [BrokenError]. Otherwise it is nil. It is also nil if the call ended in a wait, because the
+	// response is discarded before each wait. The text of the error does not contain Body, which
+	// comes from the server and may be secret. OnEvent may get the StatusError before Result or the
+	// Read sets Body, so do not read Body in another goroutine while Result or the Read runs.
 	Body []byte
 
 	method  string

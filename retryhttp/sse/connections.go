@@ -75,12 +75,16 @@ func newConnections(s *Stream, req *http.Request) *connections {
 
 // The method `run` passes the events of all connections to `yield`, until the stream is over.
 func (c *connections) run(yield func(Event, error) bool) error {
+	var broke error // why the connection before ended; nil: there was none
 	for {
 		req, err := c.request()
 		if err != nil {
 			return err
 		}
 		resp, err := retryhttp.Result(c.client.Do(req))
+		if e := (*retry.Error)(nil); errors.As(err, &e) {
+			e.Before = cmp.Or(e.Before, broke)
+		}
 		if err != nil {
 			return err
 		}
@@ -98,8 +102,8 @@ func (c *connections) run(yield func(Event, error) bool) error {
 			return fmt.Errorf("sse: %w", context.Cause(ctx))
 		}
 		over, err := c.end()
-		if !over {
-			err = c.pause(err)
+		if broke = err; !over {
+			err = c.pause(broke)
 		}
 		if over || err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -331,6 +332,42 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 func long(n int) string { return strings.Repeat("x", n) }
 
 // A caller can distinguish these errors of a stream.
+// If a stream has broken off and cannot go on, its error also says why the connection before ended.
+func TestErrorAfterAConnectionThatBroke(t *testing.T) {
+	const a, b = "id: 1\ndata: a\n\n", "id: 2\ndata: b\n\n"
+	refused := answer{failed: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}
+	for _, tt := range []struct {
+		name    string
+		method  string
+		answers []answer
+		before  string // the text of Before; "": Before is nil
+	}{
+		{"no connection before", "GET", []answer{status(404)}, ""},
+		{"a reset", "GET", []answer{reset(a), status(404)}, errReset.Error()},
+		{"a reset of a POST", "POST", []answer{reset(a), status(422)}, errReset.Error()},
+		{"a regular end", "GET", []answer{stream(a), status(404)}, "unexpected EOF"},
+		{"two connections", "GET", []answer{reset(a), stream(b), status(404)}, "unexpected EOF"},
+		{"no connection again", "GET", []answer{reset(a), refused}, errReset.Error()},
+		{"a lost answer after it", "GET", []answer{reset(a), status(503), status(404)}, "503 Service Unavailable"},
+		{"a reset before the first event", "GET", []answer{reset(""), status(404)}, errReset.Error()},
+	} {
+		bubble(t, tt.name, func(t *testing.T) {
+			s := &sse.Stream{Client: over(&script{answers: tt.answers}), Policy: patient}
+			if tt.method == "POST" {
+				resume(s)
+			}
+			_, err := collect(s.Events(request(t, tt.method)))
+			var e *retry.Error
+			require.ErrorAs(t, err, &e)
+			if tt.before == "" {
+				assert.NoError(t, e.Before)
+			} else {
+				assert.ErrorContains(t, e.Before, tt.before)
+			}
+		})
+	}
+}
+
 func TestErrors(t *testing.T) {
 	read := func(answers ...answer) error {
 		s := &sse.Stream{Client: over(&script{answers: answers}), Policy: patient, Limit: 10}
