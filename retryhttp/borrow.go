@@ -101,18 +101,20 @@ func (r *reporter) Write(p []byte) (int, error) {
 
 // ReadFrom is called by io.Copy. With this method, the kernel can copy a file to the connection.
 //
-// The first bytes are read before Write ends the loan. If `from` breaks off before its first byte,
-// a Transport may still fetch it again, or h may answer with another status.
+// The first byte is read before Write ends the loan. If `from` breaks off before this byte, a
+// Transport may still fetch it again, or h may answer with another status. More than one byte would
+// delay the response, because net/http collects further bytes before it writes the header.
 func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
-	n, err := io.CopyN(struct{ io.Writer }{r}, from, 512)
-	if err == io.EOF {
-		return n, nil
-	}
-	if err != nil {
-		return n, err
+	var first int64
+	if !r.reported {
+		var err error
+		first, err = io.Copy(struct{ io.Writer }{r}, io.LimitReader(from, 1)) // does not call ReadFrom
+		if err != nil || first == 0 {
+			return first, err
+		}
 	}
 	rest, err := io.Copy(r.ResponseWriter, from)
-	return n + rest, err
+	return first + rest, err
 }
 
 // FlushError is called by http.ResponseController. Without this method, the controller would flush

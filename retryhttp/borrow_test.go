@@ -181,6 +181,7 @@ func TestReportOfACopy(t *testing.T) {
 		{"a text", "text", nil, 200, "1", retry.ReasonBorrowed},
 		{"a long text", strings.Repeat("text", 1000), nil, 200, "1", retry.ReasonBorrowed},
 		{"a text of 512 bytes", strings.Repeat("text", 128), nil, 200, "1", retry.ReasonBorrowed},
+		{"one byte", "t", nil, 200, "1", retry.ReasonBorrowed},
 		{"no byte", "", nil, 404, "2", retry.ReasonExhausted},
 		{"an error before the first byte", "", errReset, 404, "2", retry.ReasonExhausted},
 		{"an error after the first byte", "t", errReset, 200, "1", retry.ReasonBorrowed},
@@ -210,6 +211,57 @@ func TestReportOfACopy(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The ResponseWriter of net/http copies all but the first byte, and everything after a Flush. So a
+// stream is not collected in a buffer, and the kernel can copy a file.
+func TestReportOfACopyLeavesTheCopyToTheInnerWriter(t *testing.T) {
+	copies := func(flush bool, from io.Reader) ([]string, error) {
+		req, w := httptest.NewRequest("GET", "/", nil), &readerFrom{ResponseRecorder: httptest.NewRecorder()}
+		req.Header.Set("Retry-Budget", "2")
+		var err error
+		retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if flush {
+				w.(http.Flusher).Flush()
+			}
+			_, err = io.Copy(w, from)
+		}), 3).ServeHTTP(w, req)
+		return w.calls, err
+	}
+	calls, err := copies(false, reads(strings.NewReader("text").Read))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"Write t", "ReadFrom ext"}, calls)
+	calls, err = copies(true, reads(strings.NewReader("text").Read))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"ReadFrom text"}, calls)
+
+	fails := true
+	calls, err = copies(false, reads(func(p []byte) (int, error) { // the error comes once, with a byte
+		if fails {
+			fails, p[0] = false, 't'
+			return 1, errReset
+		}
+		return 0, io.EOF
+	}))
+	require.ErrorIs(t, err, errReset)
+	assert.Equal(t, []string{"Write t"}, calls)
+}
+
+// A readerFrom stores the calls of Write and ReadFrom.
+type readerFrom struct {
+	*httptest.ResponseRecorder
+	calls []string
+}
+
+func (w *readerFrom) Write(p []byte) (int, error) {
+	w.calls = append(w.calls, "Write "+string(p))
+	return w.ResponseRecorder.Write(p)
+}
+
+func (w *readerFrom) ReadFrom(from io.Reader) (int64, error) {
+	text, err := io.ReadAll(from)
+	w.calls = append(w.calls, "ReadFrom "+string(text))
+	return int64(len(text)), err
 }
 
 // A handler can write to a connection that it has hijacked. The client gets a report only if the

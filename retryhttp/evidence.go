@@ -43,7 +43,7 @@ const (
 func (e *evidence) trace(base http.RoundTripper, req *http.Request) *httptrace.ClientTrace {
 	replayable, safe := isReplayable(req), repeatsSafely(base)
 	return &httptrace.ClientTrace{
-		// If Base asks for another connection, then Base is sending the request again.
+		// If Base asks for a connection after it has got one, then Base is sending the request again.
 		GetConn: func(string) {
 			e.traces.Store(true)
 			broke := e.conn.Load()

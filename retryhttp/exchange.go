@@ -308,13 +308,13 @@ func (x *exchange) check(err error) error {
 
 // isOwn reports whether `failure` is not about the response of another server. A Check may fetch a
 // token, and return the StatusError of the token's server, or the error of a Gate for that server.
-// If one of several joined errors is about another server, so is `failure`, because RetryAfterOf
-// returns the longest wait of all.
+// If Check joins several errors, the first error with a wait counts, as it does for RetryAfterOf.
 func (x *exchange) isOwn(failure error) bool {
 	for err := failure; err != nil; err = errors.Unwrap(err) {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
-			foreign := func(err error) bool { return !x.isOwn(err) }
-			return !slices.ContainsFunc(joined.Unwrap(), foreign)
+			errs := joined.Unwrap()
+			first := slices.IndexFunc(errs, func(e error) bool { return retry.RetryAfterOf(e) > 0 })
+			return first < 0 || x.isOwn(errs[first])
 		}
 	}
 	if errors.As(failure, new(gate.Held)) {

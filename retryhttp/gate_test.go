@@ -54,19 +54,9 @@ func TestGateCloses(t *testing.T) {
 		require.Error(t, err)
 		return fmt.Errorf("no token: %w", err)
 	}
-	bubble(t, "429, and Check joins its error with the 429 of a token's server", func(t *testing.T) {
-		tr := &retryhttp.Transport{Gate: new(retryhttp.Gate), Base: script(429, 200)}
-		tr.Check = func(req *http.Request, resp *http.Response, err error) error {
-			if err = retryhttp.Check(req, resp, err); err != nil {
-				err = retry.Permanent(fmt.Errorf("check: %w", errors.Join(err, tokens)))
-			}
-			return err
-		}
-		send(t, tr)
-		start := time.Now()
-		send(t, tr)
-		assert.Zero(t, time.Since(start))
-	})
+	joins := func(first, second error) *retryhttp.Transport {
+		return checks(retry.Permanent(fmt.Errorf("check: %w", errors.Join(nil, first, second))))
+	}
 	bubble(t, "403, and Check returns the error of a Gate", func(t *testing.T) {
 		tr := &retryhttp.Transport{Gate: new(retryhttp.Gate), Base: script(403, 200), Check: returns(ofAGate(t))}
 		start := time.Now()
@@ -84,6 +74,10 @@ func TestGateCloses(t *testing.T) {
 		{"429 without a Retry-After", nil, 429, 0, nil, nil, 0},
 		{"403 with a wait", nil, 403, 10, nil, nil, 10 * s},
 		{"403, and Check returns the 429 of a token's server", checks(fmt.Errorf("no token: %w", tokens)), 403, 0, nil, nil, 0},
+		{"429, and Check joins an error without a wait and the 429 of a token's server", joins(errReset, tokens), 429, 5, nil, nil, 0},
+		{"429, and Check joins a wait and the 429 of a token's server", joins(retry.After(5*s, errReset), tokens), 429, 5, nil, nil, 5 * s},
+		{"429, and Check joins the 429 of a token's server and a wait", joins(tokens, retry.After(5*s, errReset)), 429, 5, nil, nil, 0},
+		{"429, and Check joins two errors without a wait", joins(errReset, errReset), 429, 5, nil, nil, 0},
 		{"413 with a wait", nil, 413, 10, nil, nil, 0},
 		{"503", nil, 503, 10, nil, nil, 0},
 		{"503 with Unavailable", with(&retryhttp.Gate{Unavailable: true}), 503, 10, nil, nil, 10 * s},

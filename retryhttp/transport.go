@@ -132,8 +132,8 @@ import (
 // If net/http gets no connection for a repeat, the request counts as sent to the server. There is
 // one exception: Base is an http.Transport, alone or below LendBudget, and the repeat itself proves
 // that no server has processed the request. Apart from a PROTOCOL_ERROR, this is so if the broken
-// connection spoke HTTP/2 over TLS. It is also so for a request without an Idempotency-Key that is
-// not a GET, HEAD, OPTIONS or TRACE.
+// connection spoke HTTP/2 over TLS, or if net/http had not written the whole header to it. It is
+// also so for a request without an Idempotency-Key that is not a GET, HEAD, OPTIONS or TRACE.
 //
 // # An answer that is lost
 //
