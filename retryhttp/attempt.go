@@ -6,10 +6,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"sync"
+	"reflect"
+	"strings"
 	"sync/atomic"
 
 	"github.com/goretry/retry"
@@ -299,21 +301,41 @@ func attemptIn(ctx context.Context) *attempt {
 }
 
 // attemptFor returns a new attempt for a response that does not belong to an attempt. The new
-// attempt is needed to discard the response. When the new attempt ends, the body is closed, because
-// nothing else ends a Read that hangs. net/http allows a Close during a Read. But the Close of a
-// compressed body whose gzip header has not arrived waits for the Read.
+// attempt is needed to discard the response. When the new attempt ends, a Read of the body that
+// hangs must end too. A body of this package has a context, which is canceled. A body of net/http
+// is closed. But the Close of a compressed body whose gzip header has not arrived waits for the
+// Read.
+//
+// The body of another package is not closed during a Read. Such a body may panic, or may keep its
+// decoder in a pool, and would give another response the decoder that the Read still uses.
 func attemptFor(resp *http.Response) *attempt {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	if rc := resp.Body; rc != nil && rc != http.NoBody {
-		once := &closing{rc, sync.OnceValue(rc.Close)}
-		resp.Body = once
-		context.AfterFunc(ctx, func() {
-			// A panic of Close would crash the program here, so it is recovered. The caller still gets a
-			// panic: `drain` also calls once.Close, which panics again, and `discard` passes the second
-			// panic on to its caller.
-			defer func() { _ = recover() }()
-			_ = once.Close()
-		})
+	switch rc := resp.Body.(type) {
+	case *responseBody:
+		context.AfterFunc(ctx, func() { rc.cancel(nil) })
+	default:
+		if isOfNetHTTP(rc) {
+			context.AfterFunc(ctx, func() { _ = rc.Close() })
+		}
 	}
 	return &attempt{Context: ctx, cancel: cancel}
+}
+
+// isOfNetHTTP reports whether http.Transport has made the body rc. The types of these bodies are
+// not exported. It reports false for the body of an http.Client with a Timeout, because that body
+// may contain a body of another package. There, the Timeout ends a Read that hangs.
+func isOfNetHTTP(rc io.ReadCloser) bool {
+	t := reflect.TypeOf(rc)
+	if t == nil {
+		return false
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch strings.TrimPrefix(t.Name(), "http2") {
+	case "bodyEOFSignal", "gzipReader", "transportResponseBody":
+		return strings.HasPrefix(t.PkgPath(), "net/http")
+	default:
+		return false
+	}
 }

@@ -38,9 +38,11 @@ func ErrorOf(resp *http.Response) error {
 // names. The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not
 // failed, Result returns resp and err unchanged.
 //
-// If resp does not come from a [Transport], set the Timeout of its http.Client. net/http cannot
-// close a compressed body before its gzip header has arrived. So without a Timeout, a body whose
-// gzip header never arrives holds its connection until the server closes the connection.
+// If resp does not come from a [Transport], set the Timeout of its http.Client. A Read of the body
+// that hangs may go on in a goroutine after Result has returned, and then holds its connection
+// until the Timeout. Result ends the Read only if the client has no Timeout and http.Transport has
+// made the body. Even then, a Read that waits for the header of a gzip goes on. The body of another
+// RoundTripper is not closed during a Read, because this is not safe for every body.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err
