@@ -70,7 +70,8 @@ func (a *attempt) send() (*http.Response, error) {
 		if late && !unsent {
 			err = timeout
 		}
-		a.late = a.late || !unsent && (late || a.Err() == context.DeadlineExceeded)
+		ended := a.Err() == context.DeadlineExceeded && isTimeout(err)
+		a.late = a.late || !unsent && (late || ended)
 		if resp != nil { // http.Client would ignore the response and leak its connection
 			a.discard(resp, 0)
 		}

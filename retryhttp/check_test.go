@@ -105,6 +105,7 @@ func TestConflictOfAKey(t *testing.T) {
 	}{
 		{"a 409 until the first request is done", "Idempotency-Key", nil, []any{errReset, 409, 409, 201}, "4 sent in 3s, 201"},
 		{"a 409, and the key is in X-Idempotency-Key", "X-Idempotency-Key", nil, []any{errReset, 409, 201}, "3 sent in 2s, 201"},
+		{"a 409, and the key is in lower case", "", ofRequest(func(req *http.Request) { req.Header["idempotency-key"] = []string{"17"} }), []any{errReset, 409, 201}, "3 sent in 2s, 201"},
 		{"a 409 with a Retry-After", "Idempotency-Key", nil, []any{errReset, asksToWait(409, 5), 201}, "3 sent in 6s, 201"},
 		{"a 409 for each retry", "Idempotency-Key", nil, []any{errReset, 409}, "4 sent in 3s, 409: attempts exhausted after 4 attempts (3s waited): " + conflict + "; before that: " + reset},
 		{"a 409 with Stripe-Should-Retry: false", "Idempotency-Key", ofTransport(func(tr *retryhttp.Transport) { tr.Advise = retryhttp.VendorAdvice }),
@@ -117,7 +118,9 @@ func TestConflictOfAKey(t *testing.T) {
 		bubble(t, tt.name, func(t *testing.T) {
 			tr, req := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 4, Backoff: retry.Fixed(time.Second)}}, request(t, "POST")
 			rewindable(req, "10 dollars")
-			req.Header.Set(tt.key, "17")
+			if tt.key != "" {
+				req.Header.Set(tt.key, "17")
+			}
 			tt.edit.apply(tr, req)
 			assert.Equal(t, tt.want, ask(t, tr, req, tt.steps...))
 		})

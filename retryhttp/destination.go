@@ -1,6 +1,7 @@
 package retryhttp
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -25,7 +26,7 @@ func (d *destination) store(req *http.Request) {
 	if u := req.URL; u != nil {
 		d.scheme, d.host, d.path, d.rawQuery = u.Scheme, u.Host, u.Path, u.RawQuery
 	}
-	d.req, d.method, d.url = req, req.Method, req.URL
+	d.req, d.method, d.url = req, cmp.Or(req.Method, http.MethodGet), req.URL
 	d.known.Store(true)
 }
 
@@ -41,6 +42,6 @@ func (d *destination) isOf(req *http.Request) bool {
 		return req.URL == d.url
 	}
 	u := req.URL
-	return req.Method == d.method && u.Scheme == d.scheme && u.Host == d.host &&
+	return cmp.Or(req.Method, http.MethodGet) == d.method && u.Scheme == d.scheme && u.Host == d.host &&
 		u.Path == d.path && u.RawQuery == d.rawQuery
 }

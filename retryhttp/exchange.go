@@ -82,7 +82,7 @@ type exchange struct {
 	last       *attempt       // the last attempt; nil before the first attempt
 	previous   *attempt       // the attempt before the last one; nil: none
 	lost       *attempt       // an attempt before the last one, whose answer was lost; nil: none
-	mayBeDone  bool           // the server may have processed an attempt before the last one
+	mayBeDone  bool           // a server may have processed an attempt before the last one
 	failure    error          // what Check returned last; nil: success, or Check was not called yet
 	resp       *http.Response // the last attempt's response; nil: none, or discarded, or returned
 
@@ -93,6 +93,7 @@ type exchange struct {
 // `attempt`. In `fetch`, fn is a function that calls `attempt`.
 func (x *exchange) run(fn func(context.Context) error) error {
 	x.Context, x.lost = x.req.Context(), lostBeforeRedirect(x.req)
+	x.mayBeDone = x.lost != nil
 	return x.complete(retry.Do(x, x.loopPolicy(), fn))
 }
 
@@ -385,7 +386,7 @@ func (x *exchange) classify(err error) *retry.Class {
 		return &retry.Class{NonRetryable: true, Cause: errUnprepared}
 	}
 	cause := x.once
-	if cause == nil && x.needsProof && x.last.mayBeDone {
+	if cause == nil && x.needsProof && (x.last.mayBeDone || x.mayBeDone) {
 		cause = fmt.Errorf(
 			"the server may have processed this %s; see retryhttp.Transport.Idempotent",
 			cmp.Or(x.req.Method, http.MethodGet))

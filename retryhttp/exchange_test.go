@@ -161,6 +161,14 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a timeout, a 429, and then no token at the deadline", ends(3, context.DeadlineExceeded), []any{late("read"), 429}, "read tcp: i/o timeout"},
 		{"a timeout, a 429, and then an error of Prepare after the deadline", ends(3, errNoAnswer), []any{late("read"), 429}, "read tcp: i/o timeout"},
 		{"a timeout, a 429, and then an error of Prepare after AttemptTimeout", prepares(3, time.Second+1, errNoAnswer), []any{late("read"), 429}, "read tcp: i/o timeout"},
+		{"a timeout, a 429, and then an error of Base after the deadline", func(tr *retryhttp.Transport, req *http.Request) {
+			ctx, cancel := context.WithTimeout(req.Context(), time.Minute)
+			context.AfterFunc(ctx, cancel)
+			*req = *req.WithContext(ctx)
+		}, []any{late("read"), 429, step(func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, errNoAnswer
+		})}, "read tcp: i/o timeout"},
 		{"a reset, and then an error of Prepare after AttemptTimeout, which contains the reset", prepares(2, time.Second+1, errNoAnswer), []any{errReset}, ""},
 		{"two timeouts, and then an Enter that retried", enters(3, noSlot), []any{late("read"), late("read")}, "read tcp: i/o timeout"},
 		{"a timeout, a 503, and then an Enter that fails", enters(3, errNoAnswer), []any{late("read"), 503}, "read tcp: i/o timeout"},
@@ -385,6 +393,19 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 			return nil
 		}
 		assert.NoError(t, before(t, &retryhttp.Transport{Prepare: fails}, 503, to(307, "/new"), errReset))
+	})
+	bubble(t, "a POST that net/http has repeated, and a 429 after the redirect", func(t *testing.T) {
+		again := func(req *http.Request) (*http.Response, error) {
+			return traced("asks got wrote asks got wrote", script(response(307, "Location", "/new")).RoundTrip)(req)
+		}
+		tr := &retryhttp.Transport{Base: script(again, 429, 200), Policy: retry.Policy{MaxAttempts: 3}}
+		tr.Idempotent = func(*http.Request) bool { return false }
+		req := request(t, "POST")
+		req.Header.Set("Idempotency-Key", "k")
+		resp, err := (&http.Client{Transport: tr}).Do(req)
+		require.NoError(t, err)
+		assert.Equal(t, 429, resp.StatusCode)
+		assert.ErrorContains(t, retryhttp.ErrorOf(resp), "the server may have processed this POST")
 	})
 	bubble(t, "a timeout, and an error of Prepare after the deadline", func(t *testing.T) {
 		tr := &retryhttp.Transport{Base: script(late, to(307, "/new")), Policy: retry.Policy{MaxAttempts: 3}}

@@ -878,6 +878,27 @@ func TestHedgeClosesTheGateOnce(t *testing.T) {
 	})
 }
 
+// A RoundTripper between the Transport and the Hedge may write the method of a GET in its own way.
+// The Hedge still knows whose request it is.
+func TestHedgeOfARequestWithoutAMethod(t *testing.T) {
+	for method, between := range map[string]string{"": "GET", "GET": ""} {
+		bubble(t, method, func(t *testing.T) {
+			closed := 0
+			h := &retryhttp.Hedge{Base: script(reply{after: time.Second, status: 200}, reply{after: 10 * ms, status: 429, wait: 9}), After: 50 * ms}
+			tr := &retryhttp.Transport{Gate: &retryhttp.Gate{OnClose: func(string, time.Duration, error) { closed++ }}, Policy: retry.Policy{MaxAttempts: 2}}
+			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+				inner := req.Clone(req.Context())
+				inner.Method = between
+				return h.RoundTrip(inner)
+			})
+			req := request(t, "GET")
+			req.Method = method
+			send(t, tr, req)
+			assert.Equal(t, 1, closed)
+		})
+	}
+}
+
 // After a redirect, a second request that reaches LendBudget late does not read the requests of the
 // caller, who may reuse them. The race detector fails this test if it does.
 func TestHedgeLeavesTheRedirectToTheCaller(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 //   - The method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE (RFC 9110 section 9.2.2).
 //   - The method is a read-only method of another standard: PROPFIND (RFC 4918), REPORT (RFC 3253),
 //     SEARCH (RFC 5323) or QUERY (draft-ietf-httpbis-safe-method-w-body).
-//   - The request has a header Idempotency-Key or X-Idempotency-Key. An empty key does not count.
-//     As in net/http, req.Header["Idempotency-Key"] = nil makes a request idempotent without
-//     sending the header.
+//   - The request has a header Idempotency-Key or X-Idempotency-Key, in upper or lower case. An
+//     empty key does not count. As in net/http, req.Header["Idempotency-Key"] = nil makes a request
+//     idempotent without sending the header.
 func Idempotent(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodPut, http.MethodDelete, "PROPFIND", "REPORT", "SEARCH", "QUERY":
@@ -45,8 +45,8 @@ func hasKey(req *http.Request) bool {
 // recognizes a request that it has already got. net/http does not send a header without a value.
 // For such a header, `keyed` returns false, although hasKey returns true.
 func keyed(req *http.Request) bool {
-	return req != nil &&
-		(isKey(req.Header["Idempotency-Key"]) || isKey(req.Header["X-Idempotency-Key"]))
+	return req != nil && (isKey(valuesOf(req.Header, "Idempotency-Key")) ||
+		isKey(valuesOf(req.Header, "X-Idempotency-Key")))
 }
 
 // isKey reports whether the values of a header contain a key. A program that has no key may set an

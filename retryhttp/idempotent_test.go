@@ -16,6 +16,7 @@ func TestIdempotent(t *testing.T) {
 			assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method}), method)
 			for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: {"k"}}}))
+				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{strings.ToLower(key): {"k"}}}))
 				assert.True(t, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: nil}}), "a header without a value is not sent")
 				for _, none := range []string{"", " "} {
 					assert.Equal(t, want, retryhttp.Idempotent(&http.Request{Method: method, Header: http.Header{key: {none}}}), "an empty key is none")

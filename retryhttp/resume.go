@@ -263,10 +263,11 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 	if d.x.done != nil {
 		x.budget, x.done = x.t.budgetOf(x.policy, req)
 	}
-	// Like the context of an attempt, the context for Check has no policy.
+	// Check gets a copy of the request, as in every attempt. The context of the copy has no policy.
 	made := req.WithContext(context.WithValue(d.ctx, policyKey{}, nil))
 	x.last = &attempt{number: 1, made: *made}
 	x.last.req = &x.last.made
+	unshare(x.last.req, &x.last.url)
 	x.last.to.known.Store(true) // the request of this attempt was sent
 	err := x.run(func(ctx context.Context) error {
 		if broke == nil {
@@ -335,6 +336,11 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 		err = got.read(resp.Body, p)
 		return got, err
 	}
+	if isByteRanges(resp) {
+		const text = "the answer to the Range request is a multipart/byteranges, " +
+			"whose boundary lines do not belong to the body"
+		return part{}, retry.Permanent(errors.New(text))
+	}
 	ranges := resp.Header["Content-Range"]
 	isPart := resp.StatusCode == http.StatusPartialContent
 	if resp.StatusCode == http.StatusOK || isPart && strongETag(resp) != d.etag {
@@ -345,11 +351,6 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 			"with %d Content-Range headers and the encoding %.20q", resp.StatusCode,
 			http.StatusText(resp.StatusCode), len(ranges), list(resp, "Content-Encoding")))
 	}
-	if isByteRanges(resp) {
-		const text = "the answer to the Range request is a multipart/byteranges, " +
-			"whose boundary lines do not belong to the body"
-		return part{}, retry.Permanent(errors.New(text))
-	}
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
 		return part{}, err
 	}
@@ -358,11 +359,13 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 }
 
 // isWhole reports whether a response has the whole body. This helps if the body broke off before
-// its first byte. Servers that do not know the header Range send such a response.
+// its first byte. Servers that do not know the header Range send such a response. A 200 that looks
+// like a part is not the whole body: a cache may have changed the status of a 206.
 func (d *download) isWhole(resp *http.Response) bool {
 	sameLength := d.total < 0 || resp.ContentLength < 0 || resp.ContentLength == d.total
-	return d.off == 0 && resp.StatusCode == http.StatusOK && sameLength &&
-		strongETag(resp) == d.etag && identical(resp) && resp.Body != nil
+	_, isPart := resp.Header["Content-Range"]
+	return d.off == 0 && resp.StatusCode == http.StatusOK && sameLength && !isPart &&
+		!isByteRanges(resp) && strongETag(resp) == d.etag && identical(resp) && resp.Body != nil
 }
 
 // The method `read` reads the first bytes of the part into p. It returns an error if there is no

@@ -210,6 +210,29 @@ func TestResumeFromALiar(t *testing.T) {
 		"retryhttp: the body broke after 4 bytes: the server does not confirm that it still has the same body")
 }
 
+// A Check may change the request that it gets, for example to write it to a log. This changes
+// neither the caller's request nor the request for the missing bytes.
+func TestResumeWithACheckThatChangesItsRequest(t *testing.T) {
+	base := &source{text: "0123456789", cuts: []int{4, -1}}
+	redacts := func(req *http.Request, resp *http.Response, err error) error {
+		req.Header.Del("Authorization")
+		req.URL.RawQuery = ""
+		return retryhttp.Check(req, resp, err)
+	}
+	var sent []string
+	sees := roundTrip(func(req *http.Request) (*http.Response, error) {
+		sent = append(sent, req.URL.RawQuery+" "+req.Header.Get("Authorization"))
+		return base.RoundTrip(req)
+	})
+	tr := &retryhttp.Transport{Base: sees, Resume: true, Check: redacts, Policy: resuming}
+	req := request(t, "GET")
+	req.URL.RawQuery = "signature=1"
+	req.Header.Set("Authorization", "secret")
+	assert.Equal(t, "0123456789", textOf(t, send(t, tr, req)))
+	assert.Equal(t, "signature=1", req.URL.RawQuery)
+	assert.Equal(t, []string{"signature=1 secret", "signature=1 secret"}, sent)
+}
+
 // If the body breaks off before its first byte, a server may also send the whole body again.
 func TestResumeFromTheBeginning(t *testing.T) {
 	whole := func(length int64, header, value string) func(*http.Response) {
@@ -239,6 +262,8 @@ func TestResumeFromTheBeginning(t *testing.T) {
 		{"another ETag", "0123456789", false, []int{0, -1}, whole(10, "Etag", `"v2"`), 2, retryhttp.ErrChanged.Error()},
 		{"another length", "0123456789", false, []int{0, -1}, whole(9, "Etag", etag), 2, retryhttp.ErrChanged.Error()},
 		{"another encoding", "0123456789", false, []int{0, -1}, whole(10, "Content-Encoding", "gzip"), 2, retryhttp.ErrChanged.Error()},
+		{"lines between parts", "0123456789", true, []int{0, -1}, whole(10, "Content-Type", "multipart/byteranges; boundary=x"), 2, "is a multipart/byteranges"},
+		{"a part with the status of the whole body", "0123456789", true, []int{0, -1}, whole(10, "Content-Range", "bytes 0-9/99"), 2, retryhttp.ErrChanged.Error()},
 	} {
 		bubble(t, tt.name, func(t *testing.T) {
 			base := &source{text: tt.text, cuts: tt.cuts, chunked: tt.chunked, edit: func(n int, resp *http.Response) {

@@ -101,13 +101,13 @@ import (
 //	anything else                      no       RFC 9110 section 9.2.2
 //
 // The first two lines of the table need a Base that reports GetConn, GotConn and WroteHeaders to
-// net/http/httptrace, as http.Transport does. If Base reports nothing, every request counts as sent
-// to the server. If Base sends other requests, for example to fetch a token, it must not send them
-// in the context of the request, because the trace would mistake them for the request. The same
-// holds for requests that the Prepare of a Transport below sends, and for requests that a
-// DialContext sends in the context that it gets. An idempotent GET, HEAD, OPTIONS or TRACE is
-// traced only if it has a body, or if it has an Idempotency-Key and is not a GET or HEAD that a
-// Hedge could send twice.
+// net/http/httptrace, as http.Transport does, but not for a protocol that you have set in its
+// TLSNextProto. If Base reports nothing, every request counts as sent to the server. If Base sends
+// other requests, for example to fetch a token, it must not send them in the context of the
+// request, because the trace would mistake them for the request. The same holds for requests that
+// the Prepare of a Transport below sends, and for requests that a DialContext sends in the context
+// that it gets. An idempotent GET, HEAD, OPTIONS or TRACE is traced only if it has a body, or if it
+// has an Idempotency-Key and is not a GET or HEAD that a Hedge could send twice.
 //
 // If net/http itself or a Transport below has repeated the request, and the server may have
 // processed the request before the repeat, not even a 429 is retried.
