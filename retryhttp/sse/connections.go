@@ -37,7 +37,8 @@ type connections struct {
 	checks retryhttp.CheckFunc // the Check of the Transport
 	policy retry.Policy        // the policy without AttemptTimeout, which RoundTrip applies
 
-	connected time.Time // when the headers of the last attempt arrived
+	asked     *http.Request // the request of the last attempt
+	connected time.Time     // when the headers of the last attempt arrived
 
 	events *eventstream.Parser // the parser of the present connection
 	err    error               // the error of the last call of events.Next
@@ -172,6 +173,7 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 // The method `check` is the Check of the Transport. The error of an attempt is marked as unhealthy
 // if its connection has not lasted for HealthyAfter.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
+	c.asked = req
 	failure := c.progress(req, resp, err)
 	lasted := resp != nil && unfit(resp) == "" && time.Since(c.connected) >= c.policy.HealthyAfter
 	if failure != nil && !lasted && c.policy.HealthyAfter > 0 { // otherwise the loop looks for no mark
@@ -309,8 +311,8 @@ func (c *connections) pause(broke error) error {
 	if p.EffectiveMax() != 1 {
 		p.MaxAttempts, p.MaxRetries, p.AttemptCap = 2, 0, 0
 	}
-	p.HealthyAfter, p.Budget, p.Enter = 0, nil, nil // no request is sent here
-	broke = c.judge(c.first, nil, broke)
+	p.HealthyAfter, p.Budget, p.Enter = 0, nil, nil                     // no request is sent here
+	broke = c.judge(c.asked.WithContext(c.first.Context()), nil, broke) // its own context is done
 	return retry.Do(c.first.Context(), p, func(context.Context) error {
 		defer func() { broke = nil }()
 		return broke

@@ -453,6 +453,34 @@ func TestPrepareAndCheck(t *testing.T) {
 	})
 }
 
+// If a connection breaks after progress, Check gets the request of this connection, as Prepare left
+// it, with a context that is not done. If Check changes the request, the next request is unchanged.
+func TestCheckOfAConnectionThatBreaksAfterProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		client := over(&script{answers: []answer{reset(event(1, "a")), reset(event(2, "b")), done}})
+		tr := client.Transport.(*retryhttp.Transport)
+		tr.Prepare = func(req *http.Request, _ int, _ error) error {
+			req.Header.Set("X-Token", "token")
+			return nil
+		}
+		tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+			if err != nil {
+				h := req.Header
+				told = append(told, fmt.Sprint(req.Method, " ", h.Get("Last-Event-ID"), " ", h.Get("Authorization"), " ", h.Get("X-Token"), " ", req.Context().Err()))
+				h.Del("Authorization")
+			}
+			return retryhttp.Check(req, resp, err)
+		}
+		req := request(t, "POST")
+		req.Header.Set("Authorization", "secret")
+		_, err := collect((&sse.Stream{Client: client, Policy: patient, Resume: sse.ResumeByGET(req)}).Events(req))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"POST  secret token <nil>", "GET 1 secret token <nil>"}, told)
+		assert.Equal(t, "secret", req.Header.Get("Authorization"))
+	})
+}
+
 // The Policy of the stream replaces the Policy of each Transport, wherever the Transport is.
 func TestAttemptsDoNotMultiply(t *testing.T) {
 	five := retry.Policy{MaxAttempts: 5}
