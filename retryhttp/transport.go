@@ -275,10 +275,10 @@ type Transport struct {
 	Prepare func(req *http.Request, attempt int, last error) error
 
 	// Check decides whether an attempt has failed, and returns the error of a failed attempt. It
-	// returns nil if the attempt succeeded, and a retry.Permanent error if another attempt would fail
-	// too. Check gets the request of the attempt, as Prepare left it, and either a response or an
-	// error of Base. Check cannot turn an error into a success. If it returns nil for an error, the
-	// error counts as permanent.
+	// returns nil if the attempt succeeded, and a retry.Permanent error if another attempt would
+	// fail too. Check gets the request of the attempt, as Prepare and Base left it, and either a
+	// response or an error of Base. Check cannot turn an error into a success. If it returns nil
+	// for an error, the error counts as permanent.
 	//
 	// The context of the request that Check gets is done if the context of the caller's request is
 	// done, or if StallTimeout or AttemptTimeout has passed while Check was reading the body. After
@@ -298,10 +298,11 @@ type Transport struct {
 	// headers.
 	//
 	// Advise may read the body of the response. It should limit the number of bytes that it reads,
-	// because AttemptTimeout limits only the time. If Advise has read the body, it must put a new body
-	// with the same bytes in its place. The reason is that the caller may get the response, and that
-	// Advise may be called twice for a response. The Close of the new body must close the old body.
-	// See the example of Advice.
+	// because AttemptTimeout limits only the time. If Advise has read the body, it must put a new
+	// body with the same bytes in its place. The reason is that the caller may get the response,
+	// and that Advise may be called twice for a response. The Close of the new body must close the
+	// old body. See the example of Advice. Do not send a request in Advise, because it gets no
+	// context that ends with AttemptTimeout.
 	Advise func(*http.Response) Advice
 
 	// StallTimeout ends an attempt if a Read of the response's body gets no byte for this long. The
