@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -315,27 +314,30 @@ func attemptFor(resp *http.Response) *attempt {
 	case *responseBody:
 		context.AfterFunc(ctx, func() { rc.cancel(nil) })
 	default:
-		if isOfNetHTTP(rc) {
+		if isOfNetHTTP(reflect.ValueOf(rc)) {
 			context.AfterFunc(ctx, func() { _ = rc.Close() })
 		}
 	}
 	return &attempt{Context: ctx, cancel: cancel}
 }
 
-// isOfNetHTTP reports whether http.Transport has made the body rc. The types of these bodies are
-// not exported. It reports false for the body of an http.Client with a Timeout, because that body
-// may contain a body of another package. There, the Timeout ends a Read that hangs.
-func isOfNetHTTP(rc io.ReadCloser) bool {
-	t := reflect.TypeOf(rc)
-	if t == nil {
+// isOfNetHTTP reports whether http.Transport has made the body b. The types of these bodies are not
+// exported. If an http.Client has a Timeout, its body contains the body of its Transport.
+func isOfNetHTTP(b reflect.Value) bool {
+	if b.Kind() == reflect.Interface {
+		b = b.Elem()
+	}
+	if b.Kind() == reflect.Pointer {
+		b = b.Elem()
+	}
+	if b.Kind() != reflect.Struct || !strings.HasPrefix(b.Type().PkgPath(), "net/http") {
 		return false
 	}
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch strings.TrimPrefix(t.Name(), "http2") {
+	switch strings.TrimPrefix(b.Type().Name(), "http2") {
 	case "bodyEOFSignal", "gzipReader", "transportResponseBody":
-		return strings.HasPrefix(t.PkgPath(), "net/http")
+		return true
+	case "cancelTimerBody":
+		return isOfNetHTTP(b.FieldByName("rc"))
 	default:
 		return false
 	}

@@ -40,9 +40,9 @@ func ErrorOf(resp *http.Response) error {
 //
 // If resp does not come from a [Transport], set the Timeout of its http.Client. A Read of the body
 // that hangs may go on in a goroutine after Result has returned, and then holds its connection
-// until the Timeout. Result ends the Read only if the client has no Timeout and http.Transport has
-// made the body. Even then, a Read that waits for the header of a gzip goes on. The body of another
-// RoundTripper is not closed during a Read, because this is not safe for every body.
+// until the Timeout. Result ends this Read only if http.Transport has made the body, and not if the
+// Read waits for the header of a gzip. The body of another RoundTripper is not closed during a
+// Read, because this is not safe for every body.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err

@@ -566,6 +566,7 @@ func TestResultOfABodyThatPanics(t *testing.T) {
 // never ends, or no body. The connection is closed, and Result does not wait for the server.
 func TestResultOfAHostileServer(t *testing.T) {
 	const compressed = "a compressed body without its gzip header"
+	const timeout = "no Transport, but a Timeout"
 	const wrapped = "a Transport whose Check accepts it, and a RoundTripper that wraps the body"
 	hangs := map[string]bool{compressed: true, "a bomb of nothing": true, "nothing comes": true, "some words, and nothing more": true}
 	var bomb bytes.Buffer
@@ -605,6 +606,7 @@ func TestResultOfAHostileServer(t *testing.T) {
 		for protocol, start := range protocols {
 			for by, above := range map[string]func(http.RoundTripper) http.RoundTripper{
 				"no Transport": func(base http.RoundTripper) http.RoundTripper { return base },
+				timeout:        func(base http.RoundTripper) http.RoundTripper { return base },
 				"a Transport":  func(base http.RoundTripper) http.RoundTripper { return &retryhttp.Transport{Base: base} },
 				"a Transport whose Check accepts it": func(base http.RoundTripper) http.RoundTripper {
 					return &retryhttp.Transport{Base: base, Check: returns(nil)}
@@ -620,7 +622,7 @@ func TestResultOfAHostileServer(t *testing.T) {
 				},
 			} {
 				// The last Read of such a body ends with the context of the request: see Result.
-				held := name == compressed && by == "no Transport" || hangs[name] && by == wrapped
+				held := name == compressed && (by == "no Transport" || by == timeout) || hangs[name] && by == wrapped
 				t.Run(fmt.Sprint(name, ", ", protocol, ", ", by), func(t *testing.T) {
 					gone := make(chan struct{})
 					server := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -631,6 +633,9 @@ func TestResultOfAHostileServer(t *testing.T) {
 					}, start)
 					client := server.Client()
 					client.Transport = above(client.Transport)
+					if by == timeout {
+						client.Timeout = time.Hour
+					}
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
 					req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
