@@ -302,28 +302,7 @@ func failureIn(data []byte) (found failureLLM) {
 // answer. The event must not be an error. The parameters are the name and the data of the event.
 // Some vendors write the type of an event into the data, and others only into the name.
 func (f *failureLLM) isOpening(event string, data []byte) bool {
-	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) ||
-		isEmptyChunk(data) || isEmptyDelta(data)
-}
-
-// isEmptyDelta reports whether `data` is an event with an empty delta. The first delta of a tool
-// call of Anthropic contains only a type and an empty text. The delta of OpenAI's responses is a
-// text.
-func isEmptyDelta(data []byte) bool {
-	var e struct{ Delta json.RawMessage }
-	if len(data) > longestPart || json.Unmarshal(data, &e) != nil || e.Delta == nil {
-		return false
-	}
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(e.Delta, &fields) != nil {
-		return isEmpty(e.Delta)
-	}
-	for key, value := range fields {
-		if key != "type" && !isEmpty(value) {
-			return false
-		}
-	}
-	return true
+	return slices.Contains(openingsLLM, cmp.Or(f.event, event)) || isEmptyChunk(data)
 }
 
 // isEmptyChunk reports whether `data` is a chunk of a chat completion without a piece of the

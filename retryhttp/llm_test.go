@@ -87,12 +87,6 @@ func TestLLM(t *testing.T) {
 			`data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, responses of Codex, failed, after the limits and the metadata", streamOf(`data: {"type":"codex.rate_limits","plan_type":"pro"}` + "\n\n" + created +
 			`data: {"type":"response.metadata","headers":{}}` + "\n\n" + `data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
-		{"Anthropic, an empty delta of a tool call before an error", streamOf(opening + strings.Replace(delta, `"text_delta","text":"Hello"`, `"input_json_delta","partial_json":""`, 1) + overloaded), 2, "overloaded_error", retry.ReasonSuccess},
-		{"Anthropic, a delta of a tool call before an error", streamOf(opening + strings.Replace(delta, `"text_delta","text":"Hello"`, `"input_json_delta","partial_json":"{"`, 1) + overloaded), 1, "", retry.ReasonSuccess},
-		{"Anthropic, the reason of the stop before an error", streamOf(opening + `data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null}}` + "\n\n" + overloaded), 1, "", retry.ReasonSuccess},
-		{"OpenAI, responses, an empty delta before an error", streamOf(created + `data: {"type":"response.output_text.delta","delta":""}` + "\n\n" + `data: {"type":"error","code":"server_error"}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
-		{"OpenAI, responses, a delta before an error", streamOf(created + `data: {"type":"response.output_text.delta","delta":"a"}` + "\n\n" + `data: {"type":"error","code":"server_error"}` + "\n\n"), 1, "", retry.ReasonSuccess},
-		{"an event whose delta is null before an error", streamOf(created + `data: {"type":"x","delta":null}` + "\n\n" + `data: {"type":"error","code":"server_error"}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, responses, failed, after the progress of a compaction", streamOf(created + `data: {"type":"response.compaction.compacting","item_id":"cmp_1"}` + "\n\n" +
 			`data: {"type":"error","code":"server_error"}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
 		{"Gemini, interactions, an error after the progress", streamOf("event: interaction.in_progress\n" + `data: {"interaction_id":"i","event_type":"interaction.in_progress"}` + "\n\n" +
