@@ -51,7 +51,7 @@ type Error struct {
 	// an earlier request was lost, and the last attempt was refused, got no answer, or was not
 	// sent. Then Before is about that earlier request: see "An answer that is lost" in the
 	// documentation of retryhttp.Transport. An sse.Stream that cannot go on may set Before to the
-	// error of its last connection. In all other cases, Before is nil.
+	// error of an earlier connection. In all other cases, Before is nil.
 	//
 	// Before is for people to read: the text of the Error ends with the text of Before. errors.Is
 	// and errors.As do not search Before.

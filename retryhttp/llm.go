@@ -28,8 +28,9 @@ import (
 //   - An attempt is retried if its JSON body of up to 8 MiB breaks off.
 //   - An attempt is retried if its stream fails before the first piece of the answer, and within
 //     its first 1 MiB. The stream may fail by an error event, by its end, by AttemptTimeout or by
-//     StallTimeout. The event [DONE] counts as a piece, and so does an event that says that a tool
-//     has begun its work. The stream of a GET is not read, because its first event may come late.
+//     StallTimeout. The event [DONE] counts as a piece. So do an event that says that a tool has
+//     begun its work, and a delta of Anthropic with an empty text, because minutes may pass before
+//     the next delta. The stream of a GET is not read, because its first event may come late.
 //
 // The Transport also reads the headers of the vendors, as VendorAdvice does. If the answer to an
 // attempt is lost or late, the server may execute and bill both this attempt and the next one.

@@ -87,6 +87,7 @@ func TestLLM(t *testing.T) {
 			`data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
 		{"OpenAI, responses of Codex, failed, after the limits and the metadata", streamOf(`data: {"type":"codex.rate_limits","plan_type":"pro"}` + "\n\n" + created +
 			`data: {"type":"response.metadata","headers":{}}` + "\n\n" + `data: {"type":"response.failed","response":{"error":{"code":"server_error"}}}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
+		{"Anthropic, an empty delta of a tool call before an error", streamOf(opening + strings.Replace(delta, `"text_delta","text":"Hello"`, `"input_json_delta","partial_json":""`, 1) + overloaded), 1, "", retry.ReasonSuccess},
 		{"OpenAI, responses, failed, after the progress of a compaction", streamOf(created + `data: {"type":"response.compaction.compacting","item_id":"cmp_1"}` + "\n\n" +
 			`data: {"type":"error","code":"server_error"}` + "\n\n"), 2, "server_error", retry.ReasonSuccess},
 		{"Gemini, interactions, an error after the progress", streamOf("event: interaction.in_progress\n" + `data: {"interaction_id":"i","event_type":"interaction.in_progress"}` + "\n\n" +

@@ -506,8 +506,11 @@ func TestResultKeepsTheWords(t *testing.T) {
 				resp, err := (&http.Client{Transport: rt}).Do(request(t, "GET"))
 				require.NoError(t, err)
 				began, took := time.Now(), tt.took
-				if by == "another client" && took > 0 {
-					took = 100 * ms // the body is not closed during a Read
+				if by == "another client" {
+					resp.Body = gzipReader{resp.Body}
+					if took > 0 {
+						took = 100 * ms // the body is not closed during a Read
+					}
 				}
 				_, err = retryhttp.Result(resp, nil)
 				assert.Equal(t, took, time.Since(began))
@@ -541,6 +544,9 @@ func TestResultKeepsTheWords(t *testing.T) {
 	assert.ErrorIs(t, err, shared)
 	assert.Nil(t, shared.Body)
 }
+
+// A gzipReader has the name of a type of net/http.
+type gzipReader struct{ io.ReadCloser }
 
 // If a body panics while Result reads it, the caller can recover the panic.
 func TestResultOfABodyThatPanics(t *testing.T) {

@@ -336,11 +336,6 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 		err = got.read(resp.Body, p)
 		return got, err
 	}
-	if isByteRanges(resp) {
-		const text = "the answer to the Range request is a multipart/byteranges, " +
-			"whose boundary lines do not belong to the body"
-		return part{}, retry.Permanent(errors.New(text))
-	}
 	ranges := resp.Header["Content-Range"]
 	isPart := resp.StatusCode == http.StatusPartialContent
 	if resp.StatusCode == http.StatusOK || isPart && strongETag(resp) != d.etag {
@@ -351,6 +346,11 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 			"with %d Content-Range headers and the encoding %.20q", resp.StatusCode,
 			http.StatusText(resp.StatusCode), len(ranges), list(resp, "Content-Encoding")))
 	}
+	if isByteRanges(resp) {
+		const text = "the answer to the Range request is a multipart/byteranges, " +
+			"whose boundary lines do not belong to the body"
+		return part{}, retry.Permanent(errors.New(text))
+	}
 	if got.end, got.total, err = d.span(ranges[0]); err != nil {
 		return part{}, err
 	}
@@ -359,13 +359,11 @@ func (d *download) open(resp *http.Response, p []byte) (got part, err error) {
 }
 
 // isWhole reports whether a response has the whole body. This helps if the body broke off before
-// its first byte. Servers that do not know the header Range send such a response. A 200 that looks
-// like a part is not the whole body: a cache may have changed the status of a 206.
+// its first byte. Servers that do not know the header Range send such a response.
 func (d *download) isWhole(resp *http.Response) bool {
 	sameLength := d.total < 0 || resp.ContentLength < 0 || resp.ContentLength == d.total
-	_, isPart := resp.Header["Content-Range"]
-	return d.off == 0 && resp.StatusCode == http.StatusOK && sameLength && !isPart &&
-		!isByteRanges(resp) && strongETag(resp) == d.etag && identical(resp) && resp.Body != nil
+	return d.off == 0 && resp.StatusCode == http.StatusOK && sameLength && !isByteRanges(resp) &&
+		strongETag(resp) == d.etag && identical(resp) && resp.Body != nil
 }
 
 // The method `read` reads the first bytes of the part into p. It returns an error if there is no

@@ -26,10 +26,11 @@ type StatusError struct {
 
 	// Body is the beginning of the response's body, at most 1 KiB. It is set by [Result], by the
 	// Check of [LLM], and by a Read of a download under Transport.Resume that fails with a
-	// [BrokenError]. Otherwise it is nil. It is also nil if the call ended in a wait, because the
-	// response is discarded before each wait. The text of the error does not contain Body, which
-	// comes from the server and may be secret. OnEvent may get the StatusError before Result or the
-	// Read sets Body, so do not read Body in another goroutine while Result or the Read runs.
+	// [BrokenError]. Otherwise it is nil. Result and the Read do not set it if the call ended in a
+	// wait, because the response is discarded before each wait. The text of the error does not
+	// contain Body, which comes from the server and may be secret. OnEvent may get the StatusError
+	// before Result or the Read sets Body, so do not read Body in another goroutine while Result or
+	// the Read runs.
 	Body []byte
 
 	method  string

@@ -83,7 +83,7 @@ func (c *connections) run(yield func(Event, error) bool) error {
 			return err
 		}
 		resp, err := retryhttp.Result(c.client.Do(req))
-		if e := (*retry.Error)(nil); errors.As(err, &e) {
+		if e := (*retry.Error)(nil); errors.As(err, &e) && e != nil {
 			e.Before = cmp.Or(e.Before, broke)
 		}
 		if err != nil {

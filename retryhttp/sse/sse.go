@@ -123,8 +123,9 @@ func (e *BrokenError) Unwrap() error { return e.Err }
 //   - [ErrTooLong] says that an event is longer than the Limit.
 //   - If the context of req is done, the error is the cause of this context.
 //   - If no connection can be opened, errors.As finds a [*retry.Error] in the error. It also finds
-//     a *retryhttp.StatusError if the server refused the request. If there was a connection with
-//     progress before, the field Before says why it ended, unless the Transport has set Before.
+//     a *retryhttp.StatusError if the server refused the request. If an earlier connection had
+//     an event or an ID, the field Before says why the last such connection ended, unless the
+//     Transport has set Before.
 //   - If a response is not a stream of events, the error says why.
 //
 // Range over the result only once, because a second loop would send req again.

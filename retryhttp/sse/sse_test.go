@@ -331,7 +331,6 @@ func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 func long(n int) string { return strings.Repeat("x", n) }
 
-// A caller can distinguish these errors of a stream.
 // If a stream has broken off and cannot go on, its error also says why the connection before ended.
 func TestErrorAfterAConnectionThatBroke(t *testing.T) {
 	const a, b = "id: 1\ndata: a\n\n", "id: 2\ndata: b\n\n"
@@ -368,6 +367,7 @@ func TestErrorAfterAConnectionThatBroke(t *testing.T) {
 	}
 }
 
+// A caller can distinguish these errors of a stream.
 func TestErrors(t *testing.T) {
 	read := func(answers ...answer) error {
 		s := &sse.Stream{Client: over(&script{answers: answers}), Policy: patient, Limit: 10}
