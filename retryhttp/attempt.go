@@ -69,7 +69,8 @@ func (a *attempt) send() (*http.Response, error) {
 		if late && !unsent {
 			err = timeout
 		}
-		ended := a.Err() == context.DeadlineExceeded && isTimeout(err)
+		ended := a.Err() == context.DeadlineExceeded &&
+			(isTimeout(err) || errors.Is(err, context.Cause(a))) // http.Transport returns the cause
 		a.late = a.late || !unsent && (late || ended)
 		if resp != nil { // http.Client would ignore the response and leak its connection
 			a.discard(resp, 0)
@@ -313,6 +314,8 @@ func attemptFor(resp *http.Response) *attempt {
 	switch rc := resp.Body.(type) {
 	case *responseBody:
 		context.AfterFunc(ctx, func() { rc.cancel(nil) })
+	case *download:
+		context.AfterFunc(ctx, rc.stop)
 	default:
 		if isOfNetHTTP(reflect.ValueOf(rc)) {
 			context.AfterFunc(ctx, func() { _ = rc.Close() })

@@ -23,8 +23,9 @@ import (
 // If the request has a Retry-Budget header, the response has a Retry-Budget-Spent header with the
 // number of retries that were made. This header is sent together with the status. The retries that
 // have not been made by then go back to the client. So h can make no more retries after it has
-// begun to write the response, or has taken over the connection. If a call in h needs more retries
-// than the client has lent, this call fails with the Reason [retry.ReasonBorrowed].
+// begun to write the response, or has taken over the connection. An io.Copy to the ResponseWriter
+// begins to write before it has read a byte. If a call in h needs more retries than the client has
+// lent, this call fails with the Reason [retry.ReasonBorrowed].
 //
 // If the request has several Retry-Budget headers, the lowest number applies. A value that is not a
 // number counts as 0. A client cannot raise the number of retries above `limit`. If `limit` is
@@ -99,22 +100,12 @@ func (r *reporter) Write(p []byte) (int, error) {
 	return r.ResponseWriter.Write(p)
 }
 
-// ReadFrom is called by io.Copy. With this method, the kernel can copy a file to the connection.
-//
-// The first byte is read before Write ends the loan. If `from` breaks off before this byte, a
-// Transport may still fetch it again, or h may answer with another status. More than one byte would
-// delay the response, because net/http collects further bytes before it writes the header.
+// ReadFrom is called by io.Copy. With this method, the kernel can copy a file to the connection. The
+// loan ends before the first byte is read: if the reporter read this byte, and wrote it alone, a
+// ResponseWriter could not recognize the type of the content.
 func (r *reporter) ReadFrom(from io.Reader) (int64, error) {
-	var first int64
-	if !r.reported {
-		var err error
-		first, err = io.Copy(struct{ io.Writer }{r}, io.LimitReader(from, 1)) // does not call ReadFrom
-		if err != nil || first == 0 {
-			return first, err
-		}
-	}
-	rest, err := io.Copy(r.ResponseWriter, from)
-	return first + rest, err
+	r.report()
+	return io.Copy(r.ResponseWriter, from)
 }
 
 // FlushError is called by http.ResponseController. Without this method, the controller would flush

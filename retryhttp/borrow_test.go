@@ -1,7 +1,6 @@
 package retryhttp_test
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"math"
@@ -166,85 +165,20 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A handler copies a body whose first byte needs a retry. The loan ends with the first byte that is
-// written, also if io.Copy calls ReadFrom. A body that breaks off before its first byte leaves the
-// handler the choice of its status.
+// The inner ResponseWriter makes the whole copy, so the kernel can copy a file.
 func TestReportOfACopy(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		text   string
-		err    error // the error of the body after `text`
-		status int
-		report string
-		want   retry.Reason // of a call after the copy
-	}{
-		{"a text", "text", nil, 200, "1", retry.ReasonBorrowed},
-		{"a long text", strings.Repeat("text", 1000), nil, 200, "1", retry.ReasonBorrowed},
-		{"a text of 512 bytes", strings.Repeat("text", 128), nil, 200, "1", retry.ReasonBorrowed},
-		{"one byte", "t", nil, 200, "1", retry.ReasonBorrowed},
-		{"no byte", "", nil, 404, "2", retry.ReasonExhausted},
-		{"an error before the first byte", "", errReset, 404, "2", retry.ReasonExhausted},
-		{"an error after the first byte", "t", errReset, 200, "1", retry.ReasonBorrowed},
-		{"an error after 512 bytes", strings.Repeat("text", 128), errReset, 200, "1", retry.ReasonBorrowed},
-	} {
-		for name, start := range protocols {
-			t.Run(name+" "+tt.name, func(t *testing.T) {
-				s := serve(t, retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					spends := reads(func([]byte) (int, error) {
-						assert.Equal(t, retry.ReasonExhausted, spend(r.Context(), 1), "before the first byte")
-						return 0, io.EOF
-					})
-					n, err := io.Copy(w, io.MultiReader(spends, breaks(tt.text, cmp.Or(tt.err, io.EOF))))
-					assert.EqualValues(t, len(tt.text), n)
-					assert.ErrorIs(t, err, tt.err)
-					assert.Equal(t, tt.want, spend(r.Context(), 1), "after the copy")
-					if n == 0 {
-						w.WriteHeader(404)
-					}
-				}), 3).ServeHTTP, start)
-				req := httptest.NewRequestWithContext(t.Context(), "GET", s.URL, nil)
-				req.Header.Set("Retry-Budget", "2")
-				resp := send(t, s.Client().Transport, req)
-				assert.Equal(t, tt.text, textOf(t, resp))
-				assert.Equal(t, tt.status, resp.StatusCode)
-				assert.Equal(t, []string{tt.report}, resp.Header.Values("Retry-Budget-Spent"))
-			})
-		}
-	}
-}
-
-// The ResponseWriter of net/http copies all but the first byte, and everything after a Flush. So a
-// stream is not collected in a buffer, and the kernel can copy a file.
-func TestReportOfACopyLeavesTheCopyToTheInnerWriter(t *testing.T) {
-	copies := func(flush bool, from io.Reader) ([]string, error) {
-		req, w := httptest.NewRequest("GET", "/", nil), &readerFrom{ResponseRecorder: httptest.NewRecorder()}
-		req.Header.Set("Retry-Budget", "2")
-		var err error
-		retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if flush {
-				w.(http.Flusher).Flush()
-			}
-			_, err = io.Copy(w, from)
-		}), 3).ServeHTTP(w, req)
-		return w.calls, err
-	}
-	calls, err := copies(false, reads(strings.NewReader("text").Read))
-	require.NoError(t, err)
-	assert.Equal(t, []string{"Write t", "ReadFrom ext"}, calls)
-	calls, err = copies(true, reads(strings.NewReader("text").Read))
-	require.NoError(t, err)
-	assert.Equal(t, []string{"ReadFrom text"}, calls)
-
-	fails := true
-	calls, err = copies(false, reads(func(p []byte) (int, error) { // the error comes once, with a byte
-		if fails {
-			fails, p[0] = false, 't'
-			return 1, errReset
-		}
-		return 0, io.EOF
-	}))
-	require.ErrorIs(t, err, errReset)
-	assert.Equal(t, []string{"Write t"}, calls)
+	req, w := httptest.NewRequest("GET", "/", nil), &readerFrom{ResponseRecorder: httptest.NewRecorder()}
+	req.Header.Set("Retry-Budget", "2")
+	retryhttp.BorrowBudget(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := strings.NewReader("text")
+		_, err := io.Copy(w, reads(func(p []byte) (int, error) {
+			assert.Equal(t, retry.ReasonBorrowed, spend(r.Context(), 1), "in the copy")
+			return text.Read(p)
+		}))
+		assert.NoError(t, err)
+	}), 3).ServeHTTP(w, req)
+	assert.Equal(t, []string{"ReadFrom text"}, w.calls)
+	assert.Equal(t, "0", w.Header().Get("Retry-Budget-Spent"))
 }
 
 // A readerFrom stores the calls of Write and ReadFrom.

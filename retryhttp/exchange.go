@@ -309,10 +309,13 @@ func (x *exchange) check(err error) error {
 
 // isOwn reports whether `failure` is not about the response of another server. A Check may fetch a
 // token, and return the StatusError of the token's server, or the error of a Gate for that server.
-// If Check joins several errors, the first error with a wait counts, as it does for RetryAfterOf.
+// If the wait of `failure` is a wait of joined errors, the first of these errors with a wait counts,
+// as it does for RetryAfterOf.
 func (x *exchange) isOwn(failure error) bool {
+	wait := retry.RetryAfterOf(failure)
 	for err := failure; err != nil; err = errors.Unwrap(err) {
-		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		joined, ok := err.(interface{ Unwrap() []error })
+		if ok && retry.RetryAfterOf(err) == wait {
 			errs := joined.Unwrap()
 			first := slices.IndexFunc(errs, func(e error) bool { return retry.RetryAfterOf(e) > 0 })
 			return first < 0 || x.isOwn(errs[first])

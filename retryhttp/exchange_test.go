@@ -161,6 +161,15 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a timeout, a 429, and then no token at the deadline", ends(3, context.DeadlineExceeded), []any{late("read"), 429}, "read tcp: i/o timeout"},
 		{"a timeout, a 429, and then an error of Prepare after the deadline", ends(3, errNoAnswer), []any{late("read"), 429}, "read tcp: i/o timeout"},
 		{"a timeout, a 429, and then an error of Prepare after AttemptTimeout", prepares(3, time.Second+1, errNoAnswer), []any{late("read"), 429}, "read tcp: i/o timeout"},
+		{"a timeout, and then a deadline with a cause", func(tr *retryhttp.Transport, req *http.Request) {
+			tr.Policy = retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}
+			ctx, cancel := context.WithTimeoutCause(req.Context(), 65*time.Second, errNoAnswer)
+			context.AfterFunc(ctx, cancel)
+			*req = *req.WithContext(ctx)
+		}, []any{slow, func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, context.Cause(req.Context())
+		}}, ""},
 		{"a timeout, a 429, and then an error of Base after the deadline", func(tr *retryhttp.Transport, req *http.Request) {
 			ctx, cancel := context.WithTimeout(req.Context(), time.Minute)
 			context.AfterFunc(ctx, cancel)

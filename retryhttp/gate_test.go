@@ -77,6 +77,9 @@ func TestGateCloses(t *testing.T) {
 		{"429, and Check joins an error without a wait and the 429 of a token's server", joins(errReset, tokens), 429, 5, nil, nil, 0},
 		{"429, and Check joins a wait and the 429 of a token's server", joins(retry.After(5*s, errReset), tokens), 429, 5, nil, nil, 5 * s},
 		{"429, and Check joins the 429 of a token's server and a wait", joins(tokens, retry.After(5*s, errReset)), 429, 5, nil, nil, 0},
+		{"429, and Check sets a wait for an error that it joins with the 429 of a token's server", &retryhttp.Transport{Check: func(_ *http.Request, resp *http.Response, _ error) error {
+			return retry.After(5*s, fmt.Errorf("%w (no token: %w)", retryhttp.NewStatusError(resp), tokens))
+		}}, 429, 0, nil, nil, 5 * s},
 		{"429, and Check joins two errors without a wait", joins(errReset, errReset), 429, 5, nil, nil, 0},
 		{"413 with a wait", nil, 413, 10, nil, nil, 0},
 		{"503", nil, 503, 10, nil, nil, 0},

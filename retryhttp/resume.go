@@ -144,6 +144,16 @@ func (d *download) Close() error {
 	return body.Close()
 }
 
+// The method `stop` ends a Read of the present body.
+func (d *download) stop() {
+	d.mu.Lock()
+	body := d.body
+	d.mu.Unlock()
+	if b, ok := body.(*responseBody); ok {
+		b.cancel(nil)
+	}
+}
+
 func (d *download) Read(p []byte) (int, error) {
 	if d.err != nil || len(p) == 0 {
 		return 0, d.err

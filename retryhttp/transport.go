@@ -79,11 +79,12 @@ import (
 // # Requests that are not idempotent
 //
 // The function [Idempotent] says which requests are idempotent. It looks at the method and at the
-// header Idempotency-Key. net/http does the same, but it also accepts an empty key, and may repeat
-// a request with such a key. A request that is not idempotent, such as a POST without this header,
-// is retried only if the server cannot have processed it. Otherwise the Reason is not_retryable,
-// and the Cause of the error says that the server may have processed the request. The table lists
-// when a request that is not idempotent is retried:
+// header Idempotency-Key. net/http does the same, with two exceptions: it accepts an empty key, and
+// may repeat a request with such a key, and it does not see a key in lower case. A request that is
+// not idempotent, such as a POST without this header, is retried only if the server cannot have
+// processed it. Otherwise the Reason is not_retryable, and the Cause of the error says that the
+// server may have processed the request. The table lists when a request that is not idempotent is
+// retried:
 //
 //	outcome                            retried  source
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
