@@ -67,6 +67,11 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 			return err
 		}
 		d := min(RetryAfterOf(err), cmp.Or(max(0, g.Max), time.Minute))
+		if RetryAfterOf(context.Cause(ctx)) > 0 {
+			// In an errgroup, the cause is the error of another call, which asked that call to wait. If fn
+			// returns the cause, as net/http does, the wait is not about this key.
+			return err
+		}
 		if d > 0 && g.pauses.Begin(key, d) && g.OnClose != nil {
 			g.OnClose(key, d, err)
 		}

@@ -1,6 +1,7 @@
 package retry_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -100,6 +101,31 @@ func TestGateSpreadsItsCallers(t *testing.T) {
 			assert.True(t, 40 <= second && second < 50 && 40 < callers && callers < 160, "%d at %d", callers, second)
 		}
 	})
+}
+
+// In an errgroup, a call that is asked to wait cancels another call, and is the cause of its end. The
+// other call returns the cause, as net/http does. This closes only the gate of the first call.
+func TestGateOfACallThatAnotherCallCancels(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		cause, err error
+		closed     int
+	}{
+		{"the call returns the cause", retry.After(time.Minute, errBoom), nil, 0},
+		{"the call returns an error that contains the cause", retry.After(time.Minute, errBoom), fmt.Errorf("get: %w", retry.After(time.Minute, errBoom)), 0},
+		{"the call was asked to wait before it was canceled", errBoom, retry.After(time.Minute, errBoom), 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			closed := 0
+			gate := &retry.Gate{OnClose: func(string, time.Duration, error) { closed++ }}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			_ = gate.Hold("billing", func(ctx context.Context) error {
+				cancel(tt.cause)
+				return cmp.Or(tt.err, context.Cause(ctx))
+			})(ctx)
+			assert.Equal(t, tt.closed, closed)
+		})
+	}
 }
 
 // If an inner gate does not let an attempt through, the outer gate does not close, even with a Do

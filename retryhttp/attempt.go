@@ -157,12 +157,13 @@ func (a *attempt) roundTrip() (*http.Response, error) {
 	if err != nil {
 		err = checked(err)
 		a.mayBeDone = resp != nil || a.sent.mayBeDone(err, a.Err() != nil)
-		if isReplayable(a.req) && a.sent.again.Load() {
+		if isReplayable(a.req) && a.sent.again.Load() && !isOfSeveral(err) {
 			a.before = errAgain // err is only about the repeat
 		}
 		// net/http may repeat a request whose header it has already written to an idle connection.
 		a.unsent = resp == nil && noConnection(err) && a.sent.wrote.Load() == 0
-		a.late = a.mayBeDone && !a.unsent && isTimeout(err)
+		// After a cancellation, err may be the timeout of another request: see mayBeDone.
+		a.late = a.mayBeDone && !a.unsent && isTimeout(err) && a.Err() != context.Canceled
 	}
 	return resp, err
 }

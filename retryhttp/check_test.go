@@ -85,6 +85,11 @@ func TestCheckOfAStatusThatAHeaderHasCaused(t *testing.T) {
 		req.Header.Set(tt.header, tt.value)
 		assert.Equal(t, tt.want, verdict(retryhttp.Check(req, response(tt.status), nil)), "%d, %s: %s", tt.status, tt.header, tt.value)
 	}
+	for status, name := range map[int]string{425: "early-data", 504: "cache-control"} {
+		req := request(t, "GET")
+		req.Header[name] = []string{"only-if-cached"}
+		assert.Equal(t, permanent, verdict(retryhttp.Check(req, response(status), nil)), "the header %s in lower case", name)
+	}
 	asked := response(504)
 	asked.Request = request(t, "GET")
 	asked.Request.Header.Set("Cache-Control", "only-if-cached")

@@ -97,11 +97,13 @@ func overHTTP1(conn *tls.Conn) bool {
 // hold either if a Transport below has made several attempts, because an earlier attempt may have
 // timed out.
 //
-// A refusal over HTTP/2 proves nothing if net/http has sent the request over HTTP/1 before.
+// A refusal over HTTP/2 proves nothing if net/http has sent the request over HTTP/1 before. It also
+// proves nothing if the context of the request is done, because http.Transport then returns the
+// cause of the context. In an errgroup, the cause is the error of another request.
 func (e *evidence) mayBeDone(err error, canceled bool) bool {
 	unsent := e.traces.Load() && (e.got.Load() == gotNone ||
 		!canceled && !gaveUp(err) && !isOfSeveral(err) && e.wrote.Load() == 0)
-	return !unsent && (!refused(err) || e.got.Load() == gotHTTP1)
+	return !unsent && (canceled || !refused(err) || e.got.Load() == gotHTTP1)
 }
 
 // isOfSeveral reports whether err is the error of a Transport below that has made several attempts.

@@ -150,9 +150,10 @@ func TestPostThroughABaseThatDoesNotTrace(t *testing.T) {
 		"that it got one, and then the end of a context of its own": {"asks got", false, fmt.Errorf("inner: %w", context.Canceled), once},
 		"that it got one, until its Cancel":                         {"asks got", false, errors.New("net/http: request canceled"), once},
 		"that it asks, and then a timeout of its own":               {"asks", false, os.ErrDeadlineExceeded, threeTimes},
-		"that it wrote the header":                                  {"asks got wrote", false, nil, once},
-		"that it wrote the header, and asks again":                  {"asks got wrote asks", false, nil, once},
-		"that it asks, and was then canceled":                       {"asks", true, nil, threeTimes},
+		"that it wrote the header, until its context ends with the refusal of another request": {"asks got wrote", true, errors.New("stream error: stream ID 3; REFUSED_STREAM; received from peer"), once},
+		"that it wrote the header":                 {"asks got wrote", false, nil, once},
+		"that it wrote the header, and asks again": {"asks got wrote asks", false, nil, once},
+		"that it asks, and was then canceled":      {"asks", true, nil, threeTimes},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			got, err := post(t, traced(tt.reports, func(req *http.Request) (*http.Response, error) {

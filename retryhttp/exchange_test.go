@@ -118,6 +118,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 	unconnected := step(traced("asks", script(refused).RoundTrip))
 	// net/http has no type for the error of a proxy that refuses a CONNECT.
 	untold := step(traced("asks", script(errors.New("Forbidden")).RoundTrip))
+	broken := step(traced("asks got wrote", script(errReset).RoundTrip))
 	repeated := func(status int) step {
 		return traced("asks got wrote asks got wrote", script(status).RoundTrip)
 	}
@@ -161,6 +162,15 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a timeout, a 429, and then no token at the deadline", ends(3, context.DeadlineExceeded), []any{late("read"), 429}, "read tcp: i/o timeout"},
 		{"a timeout, a 429, and then an error of Prepare after the deadline", ends(3, errNoAnswer), []any{late("read"), 429}, "read tcp: i/o timeout"},
 		{"a timeout, a 429, and then an error of Prepare after AttemptTimeout", prepares(3, time.Second+1, errNoAnswer), []any{late("read"), 429}, "read tcp: i/o timeout"},
+		{"AttemptTimeout, and then a cancellation by the timeout of another request", func(tr *retryhttp.Transport, req *http.Request) {
+			tr.Policy = retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}
+			ctx, cancel := context.WithCancelCause(req.Context())
+			time.AfterFunc(65*time.Second, func() { cancel(late("read")) })
+			*req = *req.WithContext(ctx)
+		}, []any{slow, func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, context.Cause(req.Context())
+		}}, "retryhttp: no response within AttemptTimeout (1m0s)"},
 		{"a timeout, and then a deadline with a cause", func(tr *retryhttp.Transport, req *http.Request) {
 			tr.Policy = retry.Policy{MaxAttempts: 3, AttemptTimeout: time.Minute}
 			ctx, cancel := context.WithTimeoutCause(req.Context(), 65*time.Second, errNoAnswer)
@@ -275,6 +285,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a Transport below loses the answer", below, []any{errReset, 412}, "connection reset by peer"},
 		{"a Transport below loses the answer, and then gets a 429", below, []any{errReset, 429, 429, 429, 412}, "connection reset by peer"},
 
+		{"a Transport below loses the answers of a request with a key", keyed(below), []any{broken, broken, broken, broken, 412}, "attempts exhausted after 4 attempts: connection reset by peer"},
 		{"a Transport below loses the answer, and then gets no connection", below, []any{errReset, refused, refused, refused, 412}, "attempts exhausted after 4 attempts: dial tcp: connection refused"},
 		{"a reset of one server and no connection to another", nil, []any{errors.Join(errReset, refused), 412}, "connection reset by peer"},
 

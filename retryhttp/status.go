@@ -29,9 +29,9 @@ func hasCaused(req *http.Request, status int) bool {
 	case req == nil:
 		return false
 	case status == http.StatusTooEarly: // a gateway must return this 425 (RFC 8470 section 5.2)
-		return req.Header.Get("Early-Data") != ""
+		return strings.Join(valuesOf(req.Header, "Early-Data"), "") != ""
 	case status == http.StatusGatewayTimeout: // a cache without the answer asked no server
-		parts := strings.Split(strings.Join(req.Header["Cache-Control"], ","), ",")
+		parts := strings.Split(strings.Join(valuesOf(req.Header, "Cache-Control"), ","), ",")
 		return slices.ContainsFunc(parts, func(part string) bool {
 			return strings.EqualFold(strings.TrimSpace(part), "only-if-cached")
 		})

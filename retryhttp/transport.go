@@ -106,9 +106,10 @@ import (
 // TLSNextProto. If Base reports nothing, every request counts as sent to the server. If Base sends
 // other requests, for example to fetch a token, it must not send them in the context of the
 // request, because the trace would mistake them for the request. The same holds for requests that
-// the Prepare of a Transport below sends, and for requests that a DialContext sends in the context
-// that it gets. An idempotent GET, HEAD, OPTIONS or TRACE is traced only if it has a body, or if it
-// has an Idempotency-Key and is not a GET or HEAD that a Hedge could send twice.
+// the Prepare of a Transport below sends, and for requests that a function of the http.Transport,
+// such as DialContext or GetProxyConnectHeader, sends in the context that it gets. An idempotent
+// GET, HEAD, OPTIONS or TRACE is traced only if it has a body, or if it has an Idempotency-Key and
+// is not a GET or HEAD that a Hedge could send twice.
 //
 // If net/http itself or a Transport below has repeated the request, and the server may have
 // processed the request before the repeat, not even a 429 is retried.
