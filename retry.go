@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/goretry/retry/internal/mark"
 	"github.com/goretry/retry/internal/saturate"
-	"github.com/goretry/retry/internal/unhealthy"
 )
 
 // Do calls fn until fn returns nil, or until p or ctx ends the call.
@@ -202,7 +202,7 @@ func (c *call) attempt(fn func(context.Context) error) bool {
 	}
 	var isUnhealthy bool
 	c.ranOut, c.Err = execute(c.ctx, c.p.AttemptTimeout, fn)
-	c.Err, isUnhealthy = unhealthy.Cut(c.Err)
+	c.Err, isUnhealthy = mark.CutUnhealthy(c.Err)
 	if c.p.OnEvent != nil || c.p.HealthyAfter > 0 {
 		ended := c.now()
 		c.took = ended.Sub(began)

@@ -13,7 +13,8 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/gate"
-	"github.com/goretry/retry/internal/unhealthy"
+	"github.com/goretry/retry/internal/mark"
+	"github.com/goretry/retry/internal/printable"
 	"github.com/goretry/retry/internal/wait"
 )
 
@@ -75,7 +76,8 @@ type exchange struct {
 	// These fields change with each attempt.
 	skipBudget bool           // the next retry takes nothing from the Budget
 	replaced   bool           // the error of an Enter has replaced the failure of the last attempt
-	unhealthy  bool           // Check has marked the error of the last attempt as unhealthy.Error
+	unhealthy  bool           // Check has marked the error of the last attempt as mark.Unhealthy
+	wait       time.Duration  // the wait with which Check has marked the error, as mark.Wait; 0: none
 	unprepared bool           // Prepare or GetBody has failed in the last attempt
 	renewed    bool           // a 401 or 407 has set skipBudget; a further 401 or 407 does not set it
 	hedged     atomic.Bool    // the answer of the last attempt came from the second request of a Hedge
@@ -248,8 +250,11 @@ func (x *exchange) attempt(ctx context.Context) error {
 	if !a.to.known.Load() { // Base got no request, so the loop gives the retry back to the Budgets
 		err = retry.NotAttempted(err)
 	}
+	if x.wait > retry.RetryAfterOf(err) {
+		err = retry.After(x.wait, err)
+	}
 	if x.unhealthy {
-		err = unhealthy.Error{Err: err}
+		err = mark.Unhealthy{Err: err}
 	}
 	return err
 }
@@ -283,7 +288,7 @@ func (x *exchange) next() *attempt {
 // no response.
 func (x *exchange) check(err error) error {
 	if unsent, ok := err.(unsentError); ok { // Prepare or GetBody has failed, so Base got no request
-		x.unprepared, x.unhealthy = true, false
+		x.unprepared, x.unhealthy, x.wait = true, false, 0
 		return unsent.error
 	}
 	// Check gets a request without the trace, because Check may send another request in its context.
@@ -297,7 +302,8 @@ func (x *exchange) check(err error) error {
 		req = req.WithContext(context.WithValue(ctx, attemptKey{}, x.last))
 	}
 	var failure error
-	failure, x.unhealthy = unhealthy.Cut(x.checks(req, x.resp, err))
+	failure, x.unhealthy = mark.CutUnhealthy(x.checks(req, x.resp, err))
+	x.wait, failure = mark.CutWait(failure)
 	if x.gate != nil && x.resp != nil && x.isOwn(failure) && !x.hasLearned(failure) {
 		x.gate.learn(x.resp.StatusCode, failure)
 	}
@@ -392,7 +398,7 @@ func (x *exchange) classify(err error) *retry.Class {
 	if cause == nil && x.needsProof && (x.last.mayBeDone || x.mayBeDone) {
 		cause = fmt.Errorf(
 			"the server may have processed this %s; see retryhttp.Transport.Idempotent",
-			cmp.Or(x.req.Method, http.MethodGet))
+			printable.Method(x.req.Method))
 	}
 	if cause != nil {
 		return &retry.Class{NonRetryable: true, Cause: cause}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -413,6 +414,25 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 			return nil
 		}
 		assert.NoError(t, before(t, &retryhttp.Transport{Prepare: fails}, 503, to(307, "/new"), errReset))
+	})
+	bubble(t, "a download after the redirect, which breaks off", func(t *testing.T) {
+		// The answer that was lost before the redirect is no attempt of the call for the missing bytes.
+		files := &source{text: "0123456789", cuts: []int{4}}
+		base := script(errReset, response(302, "Location", "/signed"), files.RoundTrip, 403)
+		client := &http.Client{Transport: &retryhttp.Transport{Base: base, Resume: true, Policy: retry.Policy{MaxAttempts: 3}}}
+		resp, err := client.Do(request(t, "GET"))
+		require.NoError(t, err)
+		_, err = io.ReadAll(resp.Body)
+		var e *retry.Error
+		require.ErrorAs(t, err, &e)
+		assert.ErrorIs(t, e.Before, io.ErrUnexpectedEOF)
+	})
+	bubble(t, "a POST with a long method that may have been processed", func(t *testing.T) {
+		req := request(t, "GET")
+		req.Method = strings.Repeat("M", 1<<20)
+		_, err := (&retryhttp.Transport{Base: script(errReset), Policy: retry.Policy{MaxAttempts: 3}}).RoundTrip(req)
+		require.ErrorContains(t, err, "the server may have processed this MMM")
+		assert.Less(t, len(err.Error()), 4<<10)
 	})
 	bubble(t, "a POST that net/http has repeated, and a 429 after the redirect", func(t *testing.T) {
 		again := func(req *http.Request) (*http.Response, error) {

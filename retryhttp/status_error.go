@@ -1,7 +1,6 @@
 package retryhttp
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -61,7 +60,7 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	}
 	if req != nil && req.URL != nil {
 		u := req.URL
-		e.method = cmp.Or(req.Method, http.MethodGet)
+		e.method = printable.Method(req.Method)
 		e.url = url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
 	}
 	return e

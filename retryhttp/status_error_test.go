@@ -39,6 +39,8 @@ func TestStatusError(t *testing.T) {
 		{"", "http://example.test", "retryhttp: GET http://example.test: 503 Service Unavailable"},
 		{"POST", "https://user:secret@example.test:8443/a%2Fb/%20c?token=secret#secret", "retryhttp: POST https://example.test:8443/a%2Fb/%20c: 503 Service Unavailable"},
 		{"GET", "http://example.test/" + strings.Repeat("a", 4<<20), "retryhttp: GET http://example.test/" + strings.Repeat("a", 1023) + "...: 503 Service Unavailable"},
+		{strings.Repeat("M", 4<<20), "http://example.test", "retryhttp: " + strings.Repeat("M", 1024) + "... http://example.test: 503 Service Unavailable"},
+		{"A\nB", "http://example.test", "retryhttp: A; B http://example.test: 503 Service Unavailable"},
 		{"PUT", "https://token@[::1]:8080/?", "retryhttp: PUT https://[::1]:8080/: 503 Service Unavailable"},
 	} {
 		u, err := url.Parse(tt.url)

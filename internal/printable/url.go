@@ -16,6 +16,15 @@ func URL(u *url.URL) string {
 	return short.String()
 }
 
+// Method returns the method of a request as one line. The server of net/http accepts a method of a
+// megabyte, so the rest of a long method is replaced by "...". "" means GET, as in net/http.
+func Method(method string) string {
+	if method == "" {
+		return "GET"
+	}
+	return Line(cut(method))
+}
+
 func cut(text string) string {
 	if len(text) > longest {
 		return text[:longest] + "..."

@@ -11,6 +11,13 @@ import (
 	"github.com/goretry/retry/internal/printable"
 )
 
+func TestMethod(t *testing.T) {
+	long := strings.Repeat("M", 1024)
+	for method, want := range map[string]string{"": "GET", "PURGE": "PURGE", long: long, long + "M": long + "...", "A\nB": "A; B"} {
+		assert.Equal(t, want, printable.Method(method))
+	}
+}
+
 func TestURL(t *testing.T) {
 	long := strings.Repeat("a", 1024)
 	for text, want := range map[string]string{

@@ -17,10 +17,12 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventstream"
 	"github.com/goretry/retry/internal/harmless"
+	"github.com/goretry/retry/internal/mark"
 	"github.com/goretry/retry/internal/printable"
-	"github.com/goretry/retry/internal/unhealthy"
 	"github.com/goretry/retry/retryhttp"
 )
+
+const lastEventID = "Last-Event-ID"
 
 // The constant `remembered` is the number of events whose hashes are stored, to recognize repeated
 // events.
@@ -56,7 +58,11 @@ func newConnections(s *Stream, req *http.Request) *connections {
 		Stream: s, first: req, client: *cmp.Or(s.Client, http.DefaultClient),
 		policy: s.Policy, seed: maphash.MakeSeed(),
 	}
-	c.last.ID = req.Header.Get("Last-Event-ID")
+	for key, values := range req.Header {
+		if len(values) > 0 && strings.EqualFold(key, lastEventID) {
+			c.last.ID = values[0]
+		}
+	}
 	c.policy.AttemptTimeout = min(0, s.Policy.AttemptTimeout)
 	if c.policy.HealthyAfter == 0 && c.policy.EffectiveMax() != 1 {
 		c.policy.HealthyAfter = 10 * time.Second
@@ -136,9 +142,11 @@ func (c *connections) request() (*http.Request, error) {
 	if req.Header = header; isGET(req) {
 		// HTTP/1 removes spaces at the ends of a value. In HTTP/2, a server may drop the header because
 		// of them (RFC 9113 section 8.2.1), and net/http would send them.
-		header.Del("Last-Event-ID")
+		maps.DeleteFunc(header, func(key string, _ []string) bool {
+			return strings.EqualFold(key, lastEventID) // an http.Header may have any spelling
+		})
 		if id := strings.Trim(c.last.ID, " \t"); id != "" {
-			header.Set("Last-Event-ID", id)
+			header.Set(lastEventID, id)
 		}
 	}
 	return req, nil
@@ -171,13 +179,20 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // The method `check` is the Check of the Transport. The error of an attempt is marked as unhealthy
-// if its connection has not lasted for HealthyAfter.
+// if its connection has not lasted for HealthyAfter. If the stream had a field "retry", which is the
+// wait that the server asks for, the error is also marked with this wait.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
 	c.asked = req
 	failure := c.progress(req, resp, err)
+	if failure == nil {
+		return nil
+	}
+	if c.wait > 0 {
+		failure = mark.Wait{Err: failure, For: c.wait}
+	}
 	lasted := resp != nil && unfit(resp) == "" && time.Since(c.connected) >= c.policy.HealthyAfter
-	if failure != nil && !lasted && c.policy.HealthyAfter > 0 { // otherwise the loop looks for no mark
-		return unhealthy.Error{Err: failure}
+	if !lasted && c.policy.HealthyAfter > 0 { // otherwise the loop looks for no mark
+		failure = mark.Unhealthy{Err: failure}
 	}
 	return failure
 }
@@ -198,14 +213,9 @@ func (c *connections) progress(req *http.Request, resp *http.Response, err error
 	return nil
 }
 
-// The method `judge` returns the error of an attempt. If the stream had a field "retry", which is
-// the wait that the server asks for, the next attempt waits at least as long as this field says.
+// The method `judge` returns the error of an attempt.
 func (c *connections) judge(req *http.Request, resp *http.Response, err error) error {
-	failure := cmp.Or(c.checks(req, resp, err), retry.Permanent(err))
-	if failure == nil || c.wait <= retry.RetryAfterOf(failure) {
-		return failure
-	}
-	return retry.After(c.wait, failure)
+	return cmp.Or(c.checks(req, resp, err), retry.Permanent(err))
 }
 
 // The function `unfit` returns why a response is not a stream of events. It returns "" if the
@@ -284,7 +294,7 @@ func (c *connections) end() (over bool, err error) {
 	switch {
 	case !c.began || c.Resume != nil: // the Transport or Resume decides whether to go on
 	case !isGET(c.first):
-		why = "a " + c.first.Method + " needs a Resume"
+		why = "a " + printable.Method(c.first.Method) + " needs a Resume"
 	case !known:
 		why = "its events have no ID"
 	}
@@ -311,8 +321,13 @@ func (c *connections) pause(broke error) error {
 	if p.EffectiveMax() != 1 {
 		p.MaxAttempts, p.MaxRetries, p.AttemptCap = 2, 0, 0
 	}
-	p.HealthyAfter, p.Budget, p.Enter = 0, nil, nil                     // no request is sent here
-	broke = c.judge(c.asked.WithContext(c.first.Context()), nil, broke) // its own context is done
+	p.HealthyAfter, p.Budget, p.Enter = 0, nil, nil // no request is sent here
+
+	// The context of the request itself is done.
+	broke = c.judge(c.asked.WithContext(c.first.Context()), nil, broke)
+	if c.wait > retry.RetryAfterOf(broke) {
+		broke = retry.After(c.wait, broke)
+	}
 	return retry.Do(c.first.Context(), p, func(context.Context) error {
 		defer func() { broke = nil }()
 		return broke

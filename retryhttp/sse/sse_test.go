@@ -252,6 +252,16 @@ func TestBeginsAfterAnID(t *testing.T) {
 			assert.Equal(t, "7", req.Header.Get("Last-Event-ID"), "the caller's request is unchanged")
 		})
 	}
+	for _, name := range []string{"Last-Event-ID", "last-event-id"} { // the canonical form is Last-Event-Id
+		bubble(t, "the header is written as "+name, func(t *testing.T) {
+			server, req := &script{answers: []answer{reset(event(8, "a")), done}}, request(t, "GET")
+			req.Header[name] = []string{"7"}
+			_, err := collect((&sse.Stream{Client: over(server), Policy: patient}).Events(req))
+			require.NoError(t, err)
+			assert.Equal(t, []string{"7", "8"}, server.ids())
+			assert.NotContains(t, server.sent[1].Header, name)
+		})
+	}
 	bubble(t, "an empty header is not sent", func(t *testing.T) {
 		server, req := &script{answers: []answer{done}}, request(t, "GET")
 		req.Header.Set("Last-Event-ID", "")

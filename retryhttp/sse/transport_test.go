@@ -427,6 +427,56 @@ func TestClosedGate(t *testing.T) {
 	})
 }
 
+// The wait in a field "retry" is about the stream alone. A refusal of the stream without a wait
+// closes no Gate.
+func TestRetryFieldClosesNoGate(t *testing.T) {
+	for _, code := range []int{403, 429} {
+		bubble(t, fmt.Sprint(code), func(t *testing.T) {
+			closed := 0
+			server := &script{answers: []answer{stream("retry: 30000\n" + event(1, "a")), status(code), stream(event(2, "b")), done}}
+			tr := &retryhttp.Transport{Base: server, Gate: &retryhttp.Gate{OnClose: func(string, time.Duration, error) { closed++ }}}
+			tr.Check = again
+			events, err := collect((&sse.Stream{Client: &http.Client{Transport: tr}, Policy: patient}).Events(request(t, "GET")))
+			require.NoError(t, err)
+			assert.Equal(t, []string{"1 a", "2 b"}, events)
+			assert.Zero(t, closed)
+			assert.GreaterOrEqual(t, server.at[2].Sub(server.at[1]), 30*second)
+		})
+	}
+}
+
+// After a field "retry", the retry after a 401 without a Retry-After is still free: it is made even
+// if the Budget of the target is empty.
+func TestRetryFieldAndAnEmptyBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &script{answers: []answer{stream("retry: 1000\n" + event(1, "a")), status(401), stream(event(2, "b")), done}}
+		base := roundTrip(func(req *http.Request) (*http.Response, error) {
+			if req.URL.Path == "/down" {
+				return nil, errReset
+			}
+			return server.RoundTrip(req)
+		})
+		client := &http.Client{Transport: &retryhttp.Transport{Base: base, Policy: retry.Policy{MaxAttempts: 20}, Check: again}}
+		for range 3 {
+			_, err := client.Get("http://example.test/down")
+			require.Error(t, err)
+		}
+		_, err := client.Get("http://example.test/down")
+		require.Equal(t, retry.ReasonBudget, retry.ReasonOf(err))
+		events, err := collect((&sse.Stream{Client: client, Policy: patient}).Events(request(t, "GET")))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"1 a", "2 b"}, events)
+	})
+}
+
+// The function `again` is a Check that retries each status from 400 on.
+func again(req *http.Request, resp *http.Response, err error) error {
+	if resp != nil && resp.StatusCode >= 400 {
+		return retryhttp.NewStatusError(resp)
+	}
+	return retryhttp.Check(req, resp, err)
+}
+
 // Prepare gets the number of the attempt, counted anew for each reconnection, and the error of the
 // previous attempt.
 func TestPrepareAndCheck(t *testing.T) {
