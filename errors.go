@@ -45,14 +45,14 @@ type Error struct {
 	// call Cause.Error or Cause.Unwrap.
 	Cause error
 
-	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout, the end
-	// of a context, or the cause of the ended context. Then Before is the last error that was more
-	// than a timeout, such as the 403 before a "context deadline exceeded". A retryhttp.Transport
-	// also sets Before if the answer to an earlier request was lost, and the last attempt was
-	// refused, got no answer, or was not sent. Then Before is about that earlier request: see "An
-	// answer that is lost" in the documentation of retryhttp.Transport. An sse.Stream that cannot
-	// go on may set Before to the error of an earlier connection. In all other cases, Before is
-	// nil.
+	// Before is the error of an earlier attempt. It is set if Err is nothing but a timeout or the
+	// end of a context. Then Before is the last error that was more than a timeout, such as the 403
+	// before a "context deadline exceeded". The cause of a context counts as more than a timeout. A
+	// retryhttp.Transport also sets Before if the answer to an earlier request was lost, and the
+	// last attempt was refused, got no answer, or was not sent. Then Before is about that earlier
+	// request: see "An answer that is lost" in the documentation of retryhttp.Transport. An
+	// sse.Stream that cannot go on may set Before to the error of an earlier connection. In all
+	// other cases, Before is nil.
 	//
 	// Before is for people to read: the text of the Error ends with the text of Before. errors.Is
 	// and errors.As do not search Before.

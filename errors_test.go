@@ -287,10 +287,6 @@ func TestErrorTextSaysHowACallEnded(t *testing.T) {
 			"canceled after 2 attempts (1s waited, the next delay is 1s, context canceled: the server shuts down): 503 Service Unavailable"},
 		{"a shutdown in an attempt, after a 503", second, canceledIn(1500*time.Millisecond, errShutdown), []line{busy, hangs},
 			"canceled after 2 attempts (1s waited, context canceled: the server shuts down): context canceled; before that: 503 Service Unavailable"},
-		{"a shutdown in an attempt, after a 503, and net/http returns its cause", second, canceledIn(1500*time.Millisecond, errShutdown), []line{busy, line{takes: time.Second, err: get(errShutdown)}},
-			`canceled after 2 attempts (1s waited, context canceled: the server shuts down): Get "/x": the server shuts down; before that: 503 Service Unavailable`},
-		{"a failure that has nothing to do with the shutdown in its attempt", second, canceledIn(1500*time.Millisecond, errShutdown), []line{busy, line{takes: time.Second, err: errBoom}},
-			"canceled after 2 attempts (1s waited, context canceled: the server shuts down): boom"},
 		{"an inner call that is canceled", second, canceledIn(30*time.Second, errShutdown), nil,
 			"canceled after 1 attempt (context canceled: the server shuts down): orders: retry: canceled after 1 attempt " +
 				"(the next delay is 1m0s, context canceled: the server shuts down): 503 Service Unavailable"},

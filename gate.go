@@ -47,7 +47,9 @@ type Gate struct {
 // Hold returns a function that calls fn as soon as the gate is open for attempts with this key. The
 // error of fn may ask for a wait, by [After] or by a method RetryAfter. Then the gate closes for
 // the time of this wait, and holds back all attempts with this key. A success does not change the
-// gate, and neither does an error that asks for no wait.
+// gate, and neither does an error that asks for no wait. If the context of the attempt has ended,
+// and its cause asks for the same wait, the gate does not change either. The reason is that an
+// errgroup cancels all its calls if one of them is asked to wait, and net/http returns this cause.
 //
 // The time at the gate is part of the attempt: AttemptTimeout and HealthyAfter include it. If
 // the context's deadline comes before the gate opens, the attempt fails without waiting, and fn
@@ -67,9 +69,7 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 			return err
 		}
 		d := min(RetryAfterOf(err), cmp.Or(max(0, g.Max), time.Minute))
-		if RetryAfterOf(context.Cause(ctx)) > 0 {
-			// In an errgroup, the cause is the error of another call, which asked that call to wait. If fn
-			// returns the cause, as net/http does, the wait is not about this key.
+		if d > 0 && RetryAfterOf(err) == RetryAfterOf(context.Cause(ctx)) {
 			return err
 		}
 		if d > 0 && g.pauses.Begin(key, d) && g.OnClose != nil {

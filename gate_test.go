@@ -113,6 +113,7 @@ func TestGateOfACallThatAnotherCallCancels(t *testing.T) {
 	}{
 		{"the call returns the cause", retry.After(time.Minute, errBoom), nil, 0},
 		{"the call returns an error that contains the cause", retry.After(time.Minute, errBoom), fmt.Errorf("get: %w", retry.After(time.Minute, errBoom)), 0},
+		{"the call was asked to wait for another time", retry.After(time.Minute, errBoom), retry.After(time.Second, errBoom), 1},
 		{"the call was asked to wait before it was canceled", errBoom, retry.After(time.Minute, errBoom), 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

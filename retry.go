@@ -252,9 +252,7 @@ func (c *call) decide() bool {
 		if f.class != nil {
 			ofClass = c.failuresOf(f.class.Name)
 		}
-		// The cause of the context, which net/http returns over HTTP/1, says nothing about the attempt.
-		c.timedOut = f.ended || c.ctx.Err() != nil && errors.Is(c.Err, context.Cause(c.ctx))
-		if !c.timedOut {
+		if c.timedOut = f.ended; !c.timedOut {
 			c.Before = nil
 		}
 		c.settle(f)

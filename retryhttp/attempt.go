@@ -69,8 +69,9 @@ func (a *attempt) send() (*http.Response, error) {
 		if late && !unsent {
 			err = timeout
 		}
+		// If the deadline has a cause, http.Transport returns the cause, which may be no timeout.
 		ended := a.Err() == context.DeadlineExceeded &&
-			(isTimeout(err) || errors.Is(err, context.Cause(a))) // http.Transport returns the cause
+			(isTimeout(err) || context.Cause(a) != context.DeadlineExceeded)
 		a.late = a.late || !unsent && (late || ended)
 		if resp != nil { // http.Client would ignore the response and leak its connection
 			a.discard(resp, 0)

@@ -94,8 +94,11 @@ type exchange struct {
 // The method `run` calls fn for each attempt that the loop makes. In RoundTrip, fn is the method
 // `attempt`. In `fetch`, fn is a function that calls `attempt`.
 func (x *exchange) run(fn func(context.Context) error) error {
-	x.Context, x.lost = x.req.Context(), lostBeforeRedirect(x.req)
-	x.mayBeDone = x.lost != nil
+	x.Context = x.req.Context()
+	if x.last == nil { // in `fetch`, the call before has followed the redirect
+		x.lost = lostBeforeRedirect(x.req)
+		x.mayBeDone = x.lost != nil
+	}
 	return x.complete(retry.Do(x, x.loopPolicy(), fn))
 }
 

@@ -418,7 +418,11 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 	bubble(t, "a download after the redirect, which breaks off", func(t *testing.T) {
 		// The answer that was lost before the redirect is no attempt of the call for the missing bytes.
 		files := &source{text: "0123456789", cuts: []int{4}}
-		base := script(errReset, response(302, "Location", "/signed"), files.RoundTrip, 403)
+		refuses := func(req *http.Request) (*http.Response, error) {
+			assert.NotNil(t, req.Response, "the request still says that a redirect led to it")
+			return response(403), nil
+		}
+		base := script(errReset, response(302, "Location", "/signed"), files.RoundTrip, refuses)
 		client := &http.Client{Transport: &retryhttp.Transport{Base: base, Resume: true, Policy: retry.Policy{MaxAttempts: 3}}}
 		resp, err := client.Do(request(t, "GET"))
 		require.NoError(t, err)
@@ -427,11 +431,16 @@ func TestAnswerThatIsLostBeforeARedirect(t *testing.T) {
 		require.ErrorAs(t, err, &e)
 		assert.ErrorIs(t, e.Before, io.ErrUnexpectedEOF)
 	})
-	bubble(t, "a POST with a long method that may have been processed", func(t *testing.T) {
+	bubble(t, "a long method", func(t *testing.T) {
 		req := request(t, "GET")
 		req.Method = strings.Repeat("M", 1<<20)
 		_, err := (&retryhttp.Transport{Base: script(errReset), Policy: retry.Policy{MaxAttempts: 3}}).RoundTrip(req)
 		require.ErrorContains(t, err, "the server may have processed this MMM")
+		assert.Less(t, len(err.Error()), 4<<10)
+		tr := &retryhttp.Transport{Base: script(asksToWait(429, 50)), Gate: new(retryhttp.Gate), Policy: retry.Policy{MaxRetryAfter: time.Second}}
+		send(t, tr, req)
+		_, err = tr.RoundTrip(req)
+		require.ErrorContains(t, err, "was not sent")
 		assert.Less(t, len(err.Error()), 4<<10)
 	})
 	bubble(t, "a POST that net/http has repeated, and a 429 after the redirect", func(t *testing.T) {

@@ -187,7 +187,7 @@ func (p *passage) hold(elapsed time.Duration) *retry.Error {
 // for too long.
 func (p *passage) unsent() error {
 	req := p.x.req
-	method := cmp.Or(req.Method, http.MethodGet)
+	method := printable.Method(req.Method)
 	host := printable.URL(&url.URL{Host: req.URL.Host})
 	what := fmt.Sprintf("retryhttp: %s %s was not sent", method, strings.TrimPrefix(host, "//"))
 	return p.x.unsent(what, errors.New("the server has asked all callers to wait"))

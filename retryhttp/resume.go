@@ -249,7 +249,6 @@ func (d *download) fetch(p []byte, broke error) (int, error) {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	req := d.x.req.WithContext(d.ctx)
-	req.Response = nil // an answer that was lost before a redirect is no attempt of this call
 	req.Header = cloneHeader(req.Header)
 	req.Header["Range"] = []string{fmt.Sprintf("bytes=%d-", d.off)}
 	req.Header["If-Range"] = []string{d.etag}

@@ -58,8 +58,9 @@ func newConnections(s *Stream, req *http.Request) *connections {
 		Stream: s, first: req, client: *cmp.Or(s.Client, http.DefaultClient),
 		policy: s.Policy, seed: maphash.MakeSeed(),
 	}
+	c.last.ID = req.Header.Get(lastEventID)
 	for key, values := range req.Header {
-		if len(values) > 0 && strings.EqualFold(key, lastEventID) {
+		if c.last.ID == "" && len(values) > 0 && strings.EqualFold(key, lastEventID) {
 			c.last.ID = values[0]
 		}
 	}

@@ -262,6 +262,16 @@ func TestBeginsAfterAnID(t *testing.T) {
 			assert.NotContains(t, server.sent[1].Header, name)
 		})
 	}
+	bubble(t, "an empty header in another spelling does not erase the ID", func(t *testing.T) {
+		for range 20 { // the order of a map is random
+			server, req := &script{answers: []answer{done}}, request(t, "GET")
+			req.Header.Set("Last-Event-ID", "7")
+			req.Header["last-event-id"] = []string{""}
+			_, err := collect((&sse.Stream{Client: over(server)}).Events(req))
+			require.NoError(t, err)
+			assert.Equal(t, []string{"7"}, server.ids())
+		}
+	})
 	bubble(t, "an empty header is not sent", func(t *testing.T) {
 		server, req := &script{answers: []answer{done}}, request(t, "GET")
 		req.Header.Set("Last-Event-ID", "")
