@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -529,11 +530,17 @@ func (x *exchange) answer(err error) (*http.Response, error) {
 	case x.resp == nil: // err is not nil, because an attempt without a response does not succeed
 	case err == nil, ctx.Err() == nil && retry.ReasonOf(err) != retry.ReasonInvalid:
 		return x.handOver(err), nil
-	case ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)):
+	case ctx.Err() != nil && !includes(err, context.Cause(ctx)):
 		// The context ended after the loop had stopped for another reason.
 		err = fmt.Errorf("%w (and then %w)", err, context.Cause(ctx))
 	}
 	return nil, asNetError(err)
+}
+
+// The function `includes` reports whether err contains `cause`. errors.Is would panic if `cause` is a
+// struct with a map in it. Then `includes` returns true, so `cause` is not added to the text.
+func includes(err, cause error) bool {
+	return !reflect.ValueOf(cause).Comparable() || errors.Is(err, cause)
 }
 
 // handOver returns the last response. From now on the response belongs to the caller. err is nil

@@ -588,6 +588,35 @@ func http1Then2(s *httptest.Server) {
 	http2(s)
 }
 
+// A problem cannot be compared, because it contains a map.
+type problem struct{ fields any }
+
+func (problem) Error() string { return "problem" }
+
+func TestCauseThatCannotBeCompared(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprint("after the answer: ", late), func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			end := func() { cancel(problem{map[string]any{"id": 1}}) }
+			tr := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 3}}
+			tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+				if late {
+					return response(503), nil
+				}
+				end()
+				return nil, context.Cause(req.Context())
+			})
+			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+				end()
+				return retryhttp.Check(req, resp, err)
+			}
+			_, err := tr.RoundTrip(request(t, "GET").WithContext(ctx))
+			require.ErrorContains(t, err, "problem")
+			assert.Equal(t, retry.ReasonCanceled, retry.ReasonOf(err))
+		})
+	}
+}
+
 // If a Transport below sends a request again after an answer, or a Hedge sends it twice, this is
 // not a repeat by net/http.
 func TestAnswersThatAreNotLost(t *testing.T) {
