@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/goretry/retry/internal/gate"
@@ -48,8 +49,9 @@ type Gate struct {
 // error of fn may ask for a wait, by [After] or by a method RetryAfter. Then the gate closes for
 // the time of this wait, and holds back all attempts with this key. A success does not change the
 // gate, and neither does an error that asks for no wait. If the context of the attempt has ended,
-// and its cause asks for the same wait, the gate does not change either. The reason is that an
-// errgroup cancels all its calls if one of them is asked to wait, and net/http returns this cause.
+// and the wait is that of its cause, the gate does not change either. The reason is that an
+// errgroup cancels all its calls if one of them is asked to wait, and net/http returns the cause of
+// the context.
 //
 // The time at the gate is part of the attempt: AttemptTimeout and HealthyAfter include it. If
 // the context's deadline comes before the gate opens, the attempt fails without waiting, and fn
@@ -69,7 +71,7 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 			return err
 		}
 		d := min(RetryAfterOf(err), cmp.Or(max(0, g.Max), time.Minute))
-		if d > 0 && RetryAfterOf(err) == RetryAfterOf(context.Cause(ctx)) {
+		if d > 0 && isOfCause(err, context.Cause(ctx)) {
 			return err
 		}
 		if d > 0 && g.pauses.Begin(key, d) && g.OnClose != nil {
@@ -77,6 +79,13 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 		}
 		return err
 	}
+}
+
+// isOfCause reports whether the wait of err is that of `cause`, which is the cause of a context that
+// has ended, or nil. errors.Is would panic if `cause` is a struct with a map in it.
+func isOfCause(err, cause error) bool {
+	return cause != nil && RetryAfterOf(err) == RetryAfterOf(cause) &&
+		reflect.ValueOf(cause).Comparable() && errors.Is(err, cause)
 }
 
 // The method `enter` waits until the gate is open for attempts with this key. It returns an error

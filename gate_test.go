@@ -3,6 +3,7 @@ package retry_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -103,16 +104,29 @@ func TestGateSpreadsItsCallers(t *testing.T) {
 	})
 }
 
+// An uncomparable error contains a map, so == and errors.Is panic.
+type uncomparable struct {
+	wait   time.Duration
+	fields any
+}
+
+func (uncomparable) Error() string               { return "uncomparable" }
+func (e uncomparable) RetryAfter() time.Duration { return e.wait }
+
 // In an errgroup, a call that is asked to wait cancels another call, and is the cause of its end. The
 // other call returns the cause, as net/http does. This closes only the gate of the first call.
 func TestGateOfACallThatAnotherCallCancels(t *testing.T) {
+	other := retry.After(time.Minute, errBoom)
 	for _, tt := range []struct {
 		name       string
 		cause, err error
 		closed     int
 	}{
-		{"the call returns the cause", retry.After(time.Minute, errBoom), nil, 0},
-		{"the call returns an error that contains the cause", retry.After(time.Minute, errBoom), fmt.Errorf("get: %w", retry.After(time.Minute, errBoom)), 0},
+		{"the call returns the cause", other, nil, 0},
+		{"the call returns an error that contains the cause", other, fmt.Errorf("get: %w", other), 0},
+		{"the call was asked to wait as long as the other call", other, retry.After(time.Minute, errBoom), 1},
+		{"the call was asked to wait, and then canceled", other, errors.Join(retry.After(time.Hour, errBoom), other), 1},
+		{"a cause that cannot be compared", uncomparable{time.Minute, map[string]int{}}, nil, 1},
 		{"the call was asked to wait for another time", retry.After(time.Minute, errBoom), retry.After(time.Second, errBoom), 1},
 		{"the call was asked to wait before it was canceled", errBoom, retry.After(time.Minute, errBoom), 1},
 	} {

@@ -649,8 +649,8 @@ func TestRecipeAnotherHost(t *testing.T) {
 			},
 			Check: func(req *http.Request, resp *http.Response, err error) error {
 				failure := retryhttp.Check(req, resp, err)
-				failed := failure != nil && !retry.IsPermanent(failure) && req.Context().Err() != context.Canceled // by the caller
-				if n := turn.Load(); failed && req.URL.Host == host(n) {
+				canceled := req.Context().Err() == context.Canceled // by the caller
+				if n := turn.Load(); failure != nil && !canceled && !retry.IsPermanent(failure) && req.URL.Host == host(n) {
 					turn.CompareAndSwap(n, n+1) // once, however many attempts fail at that host
 				}
 				if resp != nil {

@@ -96,7 +96,7 @@ type exchange struct {
 // `attempt`. In `fetch`, fn is a function that calls `attempt`.
 func (x *exchange) run(fn func(context.Context) error) error {
 	x.Context = x.req.Context()
-	if x.last == nil { // in `fetch`, the call before has followed the redirect
+	if x.last == nil { // not in `fetch`: there, the call before has followed the redirect
 		x.lost = lostBeforeRedirect(x.req)
 		x.mayBeDone = x.lost != nil
 	}
