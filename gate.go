@@ -49,9 +49,9 @@ type Gate struct {
 // error of fn may ask for a wait, by [After] or by a method RetryAfter. Then the gate closes for
 // the time of this wait, and holds back all attempts with this key. A success does not change the
 // gate, and neither does an error that asks for no wait. If the context of the attempt has ended,
-// and the wait is that of its cause, the gate does not change either. The reason is that an
-// errgroup cancels all its calls if one of them is asked to wait, and net/http returns the cause of
-// the context.
+// a wait that the cause of this context asks for does not change the gate either. The reason is
+// that an errgroup cancels all its calls if one of them is asked to wait, and net/http then returns
+// the cause in each of these calls.
 //
 // The time at the gate is part of the attempt: AttemptTimeout and HealthyAfter include it. If
 // the context's deadline comes before the gate opens, the attempt fails without waiting, and fn
@@ -71,10 +71,10 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 			return err
 		}
 		d := min(RetryAfterOf(err), cmp.Or(max(0, g.Max), time.Minute))
-		if d > 0 && isOfCause(err, context.Cause(ctx)) {
+		if d <= 0 || isOfCause(err, context.Cause(ctx)) {
 			return err
 		}
-		if d > 0 && g.pauses.Begin(key, d) && g.OnClose != nil {
+		if g.pauses.Begin(key, d) && g.OnClose != nil {
 			g.OnClose(key, d, err)
 		}
 		return err

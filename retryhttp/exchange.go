@@ -254,7 +254,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	if !a.to.known.Load() { // Base got no request, so the loop gives the retry back to the Budgets
 		err = retry.NotAttempted(err)
 	}
-	if x.wait > retry.RetryAfterOf(err) {
+	if x.wait > 0 && x.wait > retry.RetryAfterOf(err) {
 		err = retry.After(x.wait, err)
 	}
 	if x.unhealthy {

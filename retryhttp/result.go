@@ -38,11 +38,11 @@ func ErrorOf(resp *http.Response) error {
 // names. The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not
 // failed, Result returns resp and err unchanged.
 //
-// If a Read of the body hangs, Result ends it after 90 ms if the Transport has given up. Otherwise
-// Result ends it only if http.Transport has made the body, and not if the Read waits for the header
-// of a gzip. Any other body is not closed during a Read, because this is not safe for every body.
-// Then the Read goes on in a goroutine and holds its connection, so set the Timeout of the
-// http.Client.
+// If the Transport has given up, Result ends a Read of the body that takes longer than 90 ms. If
+// not, Result ends such a Read only if http.Transport has made the body, and only if the Read does
+// not wait for the header of a gzip. Any other body is not closed during a Read, because this is
+// not safe for every body. Then the Read goes on in a goroutine and holds its connection, so set
+// the Timeout of the http.Client.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err
