@@ -34,6 +34,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
 	"github.com/goretry/retry/retryhttp/httpfault"
+	"github.com/goretry/retry/retryhttp/sse"
 	"github.com/goretry/retry/retryjob"
 	"github.com/goretry/retry/retrylog"
 	"github.com/goretry/retry/retrynet"
@@ -633,8 +634,15 @@ func TestRecipeAnotherHost(t *testing.T) {
 				http.Redirect(w, req, "/17", http.StatusFound)
 			case sent.URL.Path == "/elsewhere":
 				http.Redirect(w, req, "http://c.test/17", http.StatusFound)
+			case sent.URL.Path == "/feed":
+				w.Header().Set("Content-Type", "text/event-stream")
+				fmt.Fprint(w, "data: "+sent.Host+"\n\n")
 			}
-			return w.Result(), nil
+			resp := w.Result()
+			if sent.URL.Path == "/feed" && calls.CompareAndSwap("silent", sent.Host, "") {
+				resp.Body = silent{req.Context()}
+			}
+			return resp, nil
 		}))
 		hosts := []string{"a.internal:8080", "b.internal:8080"} // the hosts of the service orders
 		var turn atomic.Uint64
@@ -681,8 +689,26 @@ func TestRecipeAnotherHost(t *testing.T) {
 		get("/elsewhere", "c.test")
 		n, _ := calls.Load("a.internal:8080")
 		assert.EqualValues(t, 1+9, n.(*atomic.Int64).Load(), "only the requests that were in flight when the host failed")
+
+		client.Transport.(*retryhttp.Transport).StallTimeout = time.Second
+		calls.Store("silent", "b.internal:8080")
+		hosts[0] = "d.internal:8080"
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://orders/feed", nil)
+		require.NoError(t, err)
+		for event, err := range (&sse.Stream{Client: client, Policy: policy}).Events(req) {
+			require.NoError(t, err)
+			assert.Equal(t, "d.internal:8080", string(event.Data), "a host whose stream is silent has failed")
+			break
+		}
+		assert.EqualValues(t, 2, turn.Load())
 	})
 }
+
+// A silent body has no bytes until its context is done.
+type silent struct{ context.Context }
+
+func (s silent) Read([]byte) (int, error) { <-s.Done(); return 0, s.Err() }
+func (silent) Close() error               { return nil }
 
 // A billing is an API that refuses the first calls of a second.
 type billing struct{ refused, charged atomic.Int64 }

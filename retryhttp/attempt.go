@@ -59,6 +59,19 @@ type attempt struct {
 	to destination
 }
 
+// Err returns context.DeadlineExceeded if a timeout of this package has ended the attempt. So a
+// Check that gets context.Canceled knows that the caller has given up.
+func (a *attempt) Err() error {
+	err := a.Context.Err()
+	if err == context.Canceled {
+		switch context.Cause(a.Context).(type) {
+		case *timeoutError, *stallError, *slowError:
+			return context.DeadlineExceeded
+		}
+	}
+	return err
+}
+
 // The method `send` makes the request of this attempt and sends it through Base. It returns either
 // a response or an error, even if Base returns both or neither.
 func (a *attempt) send() (*http.Response, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goretry/retry"
 	"github.com/goretry/retry/retryhttp"
 )
 
@@ -82,6 +83,56 @@ func TestStallTimeout(t *testing.T) {
 			assert.EqualError(t, err, tt.err)
 			assert.Equal(t, tt.err == text, os.IsTimeout(err) && errors.Is(err, context.DeadlineExceeded))
 			assert.Error(t, base.sent[0].Context().Err())
+		})
+	}
+}
+
+// If the context of the request that a Check gets is canceled, the caller has given up. The timeouts
+// of this package do not look like the caller.
+func TestTheContextOfACheckThatReads(t *testing.T) {
+	whole := retryhttp.WholeBody(nil, 1<<20)
+	llm := retryhttp.LLM(retry.Policy{})
+	for _, row := range []struct {
+		name   string
+		status int
+		tr     *retryhttp.Transport
+		ctx    func(context.Context) (context.Context, context.CancelFunc)
+		want   error
+	}{
+		{"StallTimeout", 200, &retryhttp.Transport{Check: whole, StallTimeout: time.Second}, nil, context.DeadlineExceeded},
+		{"AttemptTimeout", 200, &retryhttp.Transport{Check: whole, Policy: retry.Policy{AttemptTimeout: time.Second}}, nil, context.DeadlineExceeded},
+		{"the second of LLM", 503, llm, nil, context.DeadlineExceeded},
+		{"the caller", 200, &retryhttp.Transport{Check: whole}, context.WithCancel, context.Canceled},
+		{"the caller, whose cause is a timeout", 200, &retryhttp.Transport{Check: whole}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
+			return ctx, func() { cancel(os.ErrDeadlineExceeded) }
+		}, context.Canceled},
+		{"the caller's deadline", 200, &retryhttp.Transport{Check: whole}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		}, context.DeadlineExceeded},
+	} {
+		bubble(t, row.name, func(t *testing.T) {
+			check, ended := row.tr.Check, []error{}
+			row.tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+				failure := check(req, resp, err)
+				if resp != nil {
+					ended = append(ended, req.Context().Err())
+				}
+				return failure
+			}
+			row.tr.Base = roundTrip(func(req *http.Request) (*http.Response, error) {
+				return responseWith(row.status, stalled{req.Context()}, "Content-Type", "application/json"), nil
+			})
+			ctx := t.Context()
+			if row.ctx != nil {
+				var cancel context.CancelFunc
+				ctx, cancel = row.ctx(ctx)
+				defer cancel()
+				time.AfterFunc(2*time.Second, cancel)
+			}
+			_, err := retryhttp.Result(row.tr.RoundTrip(request(t, "GET").WithContext(ctx)))
+			assert.Error(t, err)
+			assert.Equal(t, []error{row.want}, ended)
 		})
 	}
 }

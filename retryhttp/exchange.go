@@ -335,7 +335,7 @@ func (x *exchange) isOwn(failure error) bool {
 		return false
 	}
 	e := statusErrorIn(failure)
-	return e == nil || e.request == x.resp.Request || e.request == x.last.given
+	return e == nil || e.isOf(x.resp.Request, x.last.given)
 }
 
 // hasLearned reports whether a Hedge has already told the Gate about the answer of the last

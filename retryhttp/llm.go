@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -144,7 +143,7 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	if !is { // a compressed stream
 		return said, nil
 	}
-	if read.err != nil && a != nil && context.Cause(a) == errSlowLLM {
+	if read.err != nil && a != nil && context.Cause(a) == error(errSlowLLM) {
 		read.err = errSlowLLM
 	}
 	if !said.isError { // no event describes a failure, so the body is read as JSON
@@ -173,7 +172,14 @@ func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 	return said
 }
 
-var errSlowLLM = errors.New("retryhttp: reading the body of an error took longer than a second")
+// A slowError ends an attempt in which errorLLM took too long.
+type slowError struct{ timeoutError }
+
+func (*slowError) Error() string {
+	return "retryhttp: reading the body of an error took longer than a second"
+}
+
+var errSlowLLM = new(slowError)
 
 // unpaidText returns the text that an error gets at its end if the account cannot pay, or "" if
 // `code` is "". The parameter `code` is the vendor's code for this failure, such as

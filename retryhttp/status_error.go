@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"weak"
 
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/printable"
@@ -35,10 +36,14 @@ type StatusError struct {
 	method  string
 	url     url.URL // the URL of the request, without user, query and fragment
 	advice  Advice
-	unpaid  string        // the code or words that say that the account cannot pay; "": none
-	hasBody bool          // true while Body is not set and can still be read from the response
-	request *http.Request // the Request of the response
+	unpaid  string      // the code or words that say that the account cannot pay; "": none
+	hasBody bool        // true while Body is not set and can still be read from the response
+	request weakRequest // the Request of the response
 }
+
+// A weakRequest lets the memory of a request be freed. The caller may keep a StatusError for long,
+// and the request may have a large body.
+type weakRequest = weak.Pointer[http.Request]
 
 // NewStatusError returns resp as an error, with the wait that [AdviceOf] reads from its
 // Retry-After. In a Check, use the method StatusError of the [Transport] instead.
@@ -56,7 +61,7 @@ func (t *Transport) StatusError(req *http.Request, resp *http.Response) *StatusE
 	}
 	e := &StatusError{
 		StatusCode: resp.StatusCode, Header: resp.Header,
-		advice: advise(resp), hasBody: true, request: resp.Request,
+		advice: advise(resp), hasBody: true, request: weak.Make(resp.Request),
 	}
 	if req != nil && req.URL != nil {
 		u := req.URL
@@ -105,6 +110,13 @@ func (e *StatusError) Error() string {
 	return text + strings.TrimSpace(status) + unpaidText(e.unpaid)
 }
 
+// isOf reports whether one of `requests` is the Request of the response of e.
+func (e *StatusError) isOf(requests ...*http.Request) bool {
+	return slices.ContainsFunc(requests, func(req *http.Request) bool {
+		return e.request == weak.Make(req)
+	})
+}
+
 // The method `keep` sets the Body of e to the first keptBytes of `text`. It does nothing if Body is
 // already set. It also does nothing if e is the error of another response, such as the response of
 // a token server. The parameter `text` is the beginning of the body of a response. A Check may have
@@ -113,7 +125,7 @@ func (e *StatusError) Error() string {
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 	// The requests must be compared before hasBody is read. If e is the error of a response to another
 	// call, that call may be writing hasBody at the same time, and reading it would be a data race.
-	if slices.Contains(requests, e.request) && e.hasBody {
+	if e.isOf(requests...) && e.hasBody {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
 }
@@ -126,7 +138,7 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 // Request of the discarded response. The parameter `requests` contains the present Request and all
 // earlier ones.
 func forgetBody(failure error, requests ...*http.Request) {
-	if e := statusErrorIn(failure); e != nil && slices.Contains(requests, e.request) && e.hasBody {
+	if e := statusErrorIn(failure); e != nil && e.isOf(requests...) && e.hasBody {
 		e.hasBody = false
 	}
 }

@@ -1,12 +1,17 @@
 package retryhttp_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -57,4 +62,44 @@ func TestStatusError(t *testing.T) {
 	}
 	assert.EqualError(t, retryhttp.NewStatusError(&http.Response{StatusCode: 503, Request: &http.Request{}}), "retryhttp: 503 Service Unavailable")
 	assert.EqualError(t, &retryhttp.StatusError{StatusCode: 599}, "retryhttp: 599")
+}
+
+// A program may collect the errors of many uploads. They do not hold the memory of the uploads.
+func TestAnErrorDoesNotHoldItsRequest(t *testing.T) {
+	answers := map[string]func(*http.Request) (*http.Response, error){
+		"status": func(req *http.Request) (*http.Response, error) {
+			resp := textResponse(503, "busy")
+			resp.Request = req
+			return resp, nil
+		},
+		"no answer": func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED },
+	}
+	errorsOf := map[string]func(*http.Response, error) error{
+		"ErrorOf": func(resp *http.Response, err error) error { return errors.Join(err, retryhttp.ErrorOf(resp)) },
+		"Result":  func(resp *http.Response, err error) error { _, err = retryhttp.Result(resp, err); return err },
+	}
+	for answer, base := range answers {
+		for name, errorOf := range errorsOf {
+			for _, transport := range []http.RoundTripper{
+				roundTrip(base),
+				&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(base)},
+			} {
+				t.Run(fmt.Sprintf("%s %s %T", answer, name, transport), func(t *testing.T) {
+					var held weak.Pointer[[1 << 20]byte]
+					fail := func() error {
+						large := new([1 << 20]byte)
+						held = weak.Make(large)
+						req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://example.test/", bytes.NewReader(large[:]))
+						require.NoError(t, err)
+						return errorOf(transport.RoundTrip(req))
+					}
+					err := fail()
+					runtime.GC() // memory in use a moment ago may outlive one collection
+					runtime.GC()
+					assert.Nil(t, held.Value())
+					runtime.KeepAlive(err)
+				})
+			}
+		}
+	}
 }

@@ -283,7 +283,8 @@ type Transport struct {
 	// for an error, the error counts as permanent.
 	//
 	// The context of the request that Check gets is done if the context of the caller's request is
-	// done, or if StallTimeout or AttemptTimeout has passed while Check was reading the body. After
+	// done, or if StallTimeout or AttemptTimeout has passed while Check was reading the body. The
+	// Err of this context is context.Canceled only if the caller has canceled the call. After
 	// AttemptTimeout, Check is called again, with the error of the timeout.
 	//
 	// To keep the server's Retry-After, return or wrap an error that was returned by

@@ -193,7 +193,7 @@ func TestAttemptTimeout(t *testing.T) {
 		_, ok := req.Context().Deadline()
 		assert.False(t, ok)
 		<-req.Context().Done()
-		assert.Equal(t, context.Canceled, req.Context().Err())
+		assert.Equal(t, context.DeadlineExceeded, req.Context().Err())
 		assert.EqualError(t, context.Cause(req.Context()), text)
 		return nil, errors.New("http: something was canceled")
 	}

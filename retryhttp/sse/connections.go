@@ -106,8 +106,8 @@ func (c *connections) run(yield func(Event, error) bool) error {
 		if c.read(resp.Body, yield) {
 			return nil
 		}
-		if ctx := c.first.Context(); ctx.Err() != nil {
-			return fmt.Errorf("sse: %w", context.Cause(ctx))
+		if err := c.canceled(); err != nil {
+			return err
 		}
 		over, err := c.end()
 		if broke = err; !over {
@@ -119,6 +119,15 @@ func (c *connections) run(yield func(Event, error) bool) error {
 	}
 }
 
+// The method `canceled` returns the error of a stream whose context is done. Otherwise it returns
+// nil.
+func (c *connections) canceled() error {
+	if ctx := c.first.Context(); ctx.Err() != nil {
+		return fmt.Errorf("sse: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
 // The method `request` returns the request for the next connection.
 func (c *connections) request() (*http.Request, error) {
 	ctx, req := retryhttp.WithPolicy(c.first.Context(), c.policy), c.first
@@ -128,7 +137,7 @@ func (c *connections) request() (*http.Request, error) {
 			err = errors.New("neither a request nor an error was returned")
 		}
 		if err != nil {
-			return nil, &BrokenError{Why: "Resume failed", Err: err}
+			return nil, cmp.Or[error](c.canceled(), &BrokenError{Why: "Resume failed", Err: err})
 		}
 	}
 	req = req.Clone(ctx)

@@ -83,10 +83,17 @@ func TestContext(t *testing.T) {
 		"before the headers":               {{before: time.Hour, text: "data: a\n\n"}},
 		"in the wait after a break":        {reset("retry: 50000\n" + event(1, "a"))},
 		"in a wait before the first event": {status(503, "Retry-After", "50")},
+		"while Resume runs":                {reset(event(1, "a"))},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			server := &script{answers: answers}
 			s := &sse.Stream{Client: over(server), Policy: patient}
+			if name == "while Resume runs" {
+				s.Resume = func(ctx context.Context, _ sse.Event) (*http.Request, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(5*second, func() { cancel(cause) })
 			began := time.Now()
