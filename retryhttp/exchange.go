@@ -474,7 +474,7 @@ func (x *exchange) complete(err error) error {
 		}
 	}
 	// Two timeouts say no more than one.
-	if lost := x.lostAnswer(); x.hidesLoss() && !(lost.timedOut() && x.showsTimeout()) {
+	if lost := x.lostAnswer(); x.hidesLoss(e.Reason) && !(lost.timedOut() && x.showsTimeout()) {
 		e.Before = cmp.Or(lost.lostAs(), e.Before)
 	}
 	return err
@@ -488,8 +488,8 @@ func (x *exchange) showsTimeout() bool {
 }
 
 // hidesLoss reports whether the error of the last attempt does not say that a server may have
-// processed an earlier request.
-func (x *exchange) hidesLoss() bool {
+// processed an earlier request. The parameter `reason` says why the call ended.
+func (x *exchange) hidesLoss(reason retry.Reason) bool {
 	switch last := x.last; {
 	case last == nil:
 		return true // nothing was sent here, but a redirect may have led to this exchange
@@ -502,7 +502,8 @@ func (x *exchange) hidesLoss() bool {
 		// In `fetch`, x.lost may be the body that broke off, whose `before` is the failure itself.
 		return x.lost.before != nil && x.lost.failure != nil
 	case last.status != 0: // a refusal may be the effect of the earlier request
-		return last.status/100 == 4 || retry.IsPermanent(last.failure)
+		return last.status/100 == 4 || retry.IsPermanent(last.failure) ||
+			reason == retry.ReasonRejected || reason == retry.ReasonNonRetryable
 	default: // no answer; an error such as "connection refused" may hide that the request was sent
 		return last.failure != nil && !isSafe(last.req)
 	}

@@ -48,6 +48,19 @@ func TestAnswerThatIsLost(t *testing.T) {
 		}
 		return retryhttp.Check(req, resp, err)
 	}
+	errTaken := errors.New("name_taken")
+	// The function `taken` sets the policy p, and a Check that returns errTaken for each response.
+	taken := func(p retry.Policy) edit {
+		return ofTransport(func(tr *retryhttp.Transport) {
+			tr.Policy = p
+			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
+				if resp != nil {
+					return errTaken
+				}
+				return err
+			}
+		})
+	}
 	// The function lateCheck takes longer than AttemptTimeout if a connection broke.
 	lateCheck := func(req *http.Request, resp *http.Response, err error) error {
 		if errors.Is(err, errReset) || errors.Is(err, errNoAnswer) {
@@ -229,6 +242,11 @@ func TestAnswerThatIsLost(t *testing.T) {
 			}
 			return retryhttp.Check(req, resp, err)
 		}), []any{errReset, 200}, "connection reset by peer"},
+		{"a reset, and then a success that Check and RetryIf refuse", taken(retry.Policy{MaxAttempts: 4, RetryIf: func(err error) bool { return err != errTaken }}), []any{errReset, 200}, "connection reset by peer"},
+		{"a reset, and then a success that Check and Classify refuse", taken(retry.Policy{MaxAttempts: 4, Classify: func(err error) *retry.Class {
+			return &retry.Class{NonRetryable: err == errTaken}
+		}}), []any{errReset, 200}, "connection reset by peer"},
+		{"a reset, and then a success that Check refuses in each attempt", taken(retry.Policy{MaxAttempts: 4}), []any{errReset, 200}, ""},
 		{"a reset, and then a 503 in each attempt", nil, []any{errReset, 503}, ""},
 		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},
 		{"408 of a server that timed out its handler", nil, []any{408, 412}, "408 Request Timeout"},

@@ -146,11 +146,12 @@ import (
 //   - The server may have processed the earlier attempt. Such an attempt got no answer, a 408, a
 //     5xx, or an answer below 400 that Check rejected, for example because the body broke off.
 //   - The last attempt was refused, got no answer, or was not sent. A refusal is a 4xx, or another
-//     answer whose error is permanent, such as a 507. A GET, HEAD, OPTIONS or TRACE that got no
-//     answer does not count, because these methods change no state. An attempt is not sent if
-//     Prepare or GetBody fails, or if the Gate or the policy's Enter refuses the attempt. The error
-//     of the call then contains the error of the previous attempt, so Before does not repeat it.
-//     But if Enter returns a *retry.Error with an Err, this Err replaces the error of the previous
+//     answer whose error ends the call: the error is permanent, such as the error of a 507, or
+//     RetryIf or Classify does not allow a retry. A GET, HEAD, OPTIONS or TRACE that got no answer
+//     does not count, because these methods change no state. An attempt is not sent if Prepare or
+//     GetBody fails, or if the Gate or the policy's Enter refuses the attempt. The error of the
+//     call then contains the error of the previous attempt, so Before does not repeat it. But if
+//     Enter returns a *retry.Error with an Err, this Err replaces the error of the previous
 //     attempt, and Before may be the error of the previous attempt.
 //
 // If several attempts of a call fulfil the first condition, the earlier attempt is the first of
