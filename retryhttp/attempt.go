@@ -270,7 +270,8 @@ func (a *attempt) mayBeRepeated() bool {
 //   - The response is a 408. Some servers send a 408 if a handler takes too long: see the
 //     documentation of Transport.
 //   - The response is not a 4xx. It may be a 5xx, or a success that Check has rejected, for example
-//     because its body broke off.
+//     because its body broke off. Other 4xx do not count, because a Check that waits until a 404
+//     goes away would get "404; before that: 404".
 func (a *attempt) isLost() bool {
 	rejected := a.status/100 == 4 && a.status != http.StatusRequestTimeout
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent

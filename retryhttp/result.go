@@ -41,8 +41,8 @@ func ErrorOf(resp *http.Response) error {
 // If the Transport has given up, Result ends a Read of the body that takes longer than 90 ms. If
 // not, Result ends such a Read only if http.Transport has made the body, and only if the Read does
 // not wait for the header of a gzip. Any other body is not closed during a Read, because this is
-// not safe for every body. Then the Read goes on in a goroutine and holds its connection, so set
-// the Timeout of the http.Client.
+// not safe for every body. Then the Read goes on in a goroutine and holds its connection, and a
+// Close of the body may wait for the Read, so set the Timeout of the http.Client.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err

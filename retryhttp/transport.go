@@ -171,9 +171,11 @@ import (
 // same method, Before of the new call also names an answer that was lost before the redirect.
 //
 // If the last answer is a 4xx and Before is nil, no earlier attempt has caused the 4xx. There are
-// three exceptions:
-//   - A proxy, net/http after a PROTOCOL_ERROR, or a RoundTripper below that is not of this
-//     package, may have sent the request twice, and the Transport cannot know it.
+// four exceptions:
+//   - A proxy, net/http after a PROTOCOL_ERROR, a RoundTripper above, or a RoundTripper below that
+//     is not of this package, may have sent the request twice, and the Transport cannot know it.
+//   - A server may have answered with a 4xx other than 408 although it has processed the request,
+//     and Check may have retried this 4xx. An example is the 499 of a handler that was canceled.
 //   - A Transport below may have made several attempts, and its Check may have accepted the 4xx.
 //   - net/http may have repeated a GET, HEAD, OPTIONS or TRACE that was not traced, or a Hedge may
 //     have sent a GET or HEAD twice. Before ignores that, because these methods change no state.
