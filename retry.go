@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/goretry/retry/internal/ctxvalue"
 	"github.com/goretry/retry/internal/mark"
 	"github.com/goretry/retry/internal/saturate"
 )
@@ -416,10 +417,11 @@ func (c *call) inTime(now time.Time, late bool) bool {
 
 // stopByContext stops the call because its context is done.
 func (c *call) stopByContext() bool {
+	ended := &endedError{ctxvalue.Origin(c.ctx)}
 	if errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
-		return c.stopFor(ReasonDeadline, &endedError{c.ctx})
+		return c.stopFor(ReasonDeadline, ended)
 	}
-	return c.stopFor(ReasonCanceled, &endedError{c.ctx})
+	return c.stopFor(ReasonCanceled, ended)
 }
 
 // stopFor sets the Reason and the Cause with which the call stops. It returns false, so that a

@@ -60,16 +60,23 @@ type attempt struct {
 }
 
 // Err returns context.DeadlineExceeded if a timeout of this package has ended the attempt. So a
-// Check that gets context.Canceled knows that the caller has given up.
+// Check that gets context.Canceled knows that the caller has given up. If the caller canceled the
+// call with the timeout of another call as the cause, as an errgroup does, Err returns
+// context.Canceled.
 func (a *attempt) Err() error {
 	err := a.Context.Err()
-	if err == context.Canceled {
-		switch context.Cause(a.Context).(type) {
-		case *timeoutError, *stallError, *slowError:
-			return context.DeadlineExceeded
-		}
+	if err != context.Canceled {
+		return err
 	}
-	return err
+	switch cause := context.Cause(a.Context); cause.(type) {
+	case *timeoutError, *stallError, *slowError:
+		if a.x != nil && context.Cause(a.x.Context) == cause {
+			return a.x.Err()
+		}
+		return context.DeadlineExceeded
+	default:
+		return err
+	}
 }
 
 // The method `send` makes the request of this attempt and sends it through Base. It returns either
@@ -275,6 +282,22 @@ func (a *attempt) mayBeRepeated() bool {
 func (a *attempt) isLost() bool {
 	rejected := a.status/100 == 4 && a.status != http.StatusRequestTimeout
 	return a.before != nil || a.mayBeDone && !rejected && !a.unsent
+}
+
+// isLikelierThan reports whether a is a more likely cause of a later 4xx than b. Both attempts are
+// lost (see isLost). If Base reports to the trace of only one of them, and the other got no answer,
+// Base may not have sent the other: an open circuit breaker in Base, for example, sends nothing.
+// Otherwise an attempt without an answer, or with the beginning of a success, is a more likely
+// cause than a 5xx.
+func (a *attempt) isLikelierThan(b *attempt) bool {
+	switch traced, tracedToo := a.sent.traces.Load(), b.sent.traces.Load(); {
+	case traced && !tracedToo && b.status == 0:
+		return true
+	case tracedToo && !traced && a.status == 0:
+		return false
+	default:
+		return a.status < 400 && b.status >= 400
+	}
 }
 
 // timedOut reports whether AttemptTimeout, a deadline or a timeout of Base has ended the attempt a,

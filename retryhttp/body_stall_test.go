@@ -107,6 +107,14 @@ func TestTheContextOfACheckThatReads(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(ctx)
 			return ctx, func() { cancel(os.ErrDeadlineExceeded) }
 		}, context.Canceled},
+		{"the caller, whose cause is the StallTimeout of another call", 200, &retryhttp.Transport{Check: whole}, func(ctx context.Context) (context.Context, context.CancelFunc) {
+			tr := &retryhttp.Transport{StallTimeout: 1, Base: roundTrip(func(req *http.Request) (*http.Response, error) {
+				return responseWith(200, stalled{req.Context()}), nil
+			})}
+			_, stall := io.ReadAll(send(t, tr, request(t, "GET").WithContext(ctx)).Body)
+			ctx, cancel := context.WithCancelCause(ctx)
+			return ctx, func() { cancel(stall) }
+		}, context.Canceled},
 		{"the caller's deadline", 200, &retryhttp.Transport{Check: whole}, func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, time.Second)
 		}, context.DeadlineExceeded},

@@ -215,7 +215,8 @@ func noConnection(err error) bool {
 	case *net.OpError:
 		return e.Op == "dial" || e.Op == "proxyconnect" || e.Op == "socks connect"
 	case *retry.Error:
-		return e.Attempts == 0 || e.Attempts == 1 && noConnection(e.Err)
+		return e.Attempts == 0 ||
+			e.Attempts == 1 && (e.Cause == errUnprepared || noConnection(e.Err))
 	case interface{ Unwrap() error }:
 		return noConnection(e.Unwrap())
 	case interface{ Unwrap() []error }:

@@ -272,9 +272,8 @@ func (x *exchange) next() *attempt {
 		a, x.previous = &attempt{number: before.number}, before
 		x.mayBeDone = x.mayBeDone || before.mayBeDone
 		// The error of x.lost may become the field Before of the call's error, as a possible cause of a
-		// later 4xx. An attempt without an answer, or with the beginning of a success, is a more likely
-		// cause than a 5xx. Among equals, the first attempt is the most likely cause.
-		if before.isLost() && (x.lost == nil || before.status < 400 && x.lost.status >= 400) {
+		// later 4xx. Among equals, the first attempt is the most likely cause.
+		if before.isLost() && (x.lost == nil || before.isLikelierThan(x.lost)) {
 			x.lost = before
 		}
 	}
@@ -474,7 +473,7 @@ func (x *exchange) complete(err error) error {
 		}
 	}
 	// Two timeouts say no more than one.
-	if lost := x.lostAnswer(); x.hidesLoss(e.Reason) && !(lost.timedOut() && x.showsTimeout()) {
+	if lost := x.lostAnswer(); x.hidesLoss(lost, e.Reason) && !(lost.timedOut() && x.showsTimeout()) {
 		e.Before = cmp.Or(lost.lostAs(), e.Before)
 	}
 	return err
@@ -488,8 +487,9 @@ func (x *exchange) showsTimeout() bool {
 }
 
 // hidesLoss reports whether the error of the last attempt does not say that a server may have
-// processed an earlier request. The parameter `reason` says why the call ended.
-func (x *exchange) hidesLoss(reason retry.Reason) bool {
+// processed an earlier request, the one of the attempt `lost`. The parameter `reason` says why the
+// call ended.
+func (x *exchange) hidesLoss(lost *attempt, reason retry.Reason) bool {
 	switch last := x.last; {
 	case last == nil:
 		return true // nothing was sent here, but a redirect may have led to this exchange
@@ -502,8 +502,10 @@ func (x *exchange) hidesLoss(reason retry.Reason) bool {
 		// In `fetch`, x.lost may be the body that broke off, whose `before` is the failure itself.
 		return x.lost.before != nil && x.lost.failure != nil
 	case last.status != 0: // a refusal may be the effect of the earlier request
-		return last.status/100 == 4 || retry.IsPermanent(last.failure) ||
-			reason == retry.ReasonRejected || reason == retry.ReasonNonRetryable
+		rejected := reason == retry.ReasonRejected || reason == retry.ReasonNonRetryable
+		// A status that `lost` has too says nothing new, for example if Check waits until a job is done.
+		news := last.status < 400 && lost != nil && lost.status != last.status
+		return last.status/100 == 4 || retry.IsPermanent(last.failure) || rejected && news
 	default: // no answer; an error such as "connection refused" may hide that the request was sent
 		return last.failure != nil && !isSafe(last.req)
 	}
@@ -608,6 +610,9 @@ func (x *exchange) Value(key any) any {
 		return x.Context.Value(key)
 	}
 }
+
+// Origin returns the context of the caller's request: see ctxvalue.Origin.
+func (x *exchange) Origin() context.Context { return x.Context }
 
 // String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }

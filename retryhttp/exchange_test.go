@@ -42,6 +42,17 @@ func TestAnswerThatIsLost(t *testing.T) {
 			return nil
 		}}}
 	})
+	errOpen := errors.New("circuit breaker open")
+	// The Prepare of this Transport below fails the first time it is called.
+	tokenless := ofTransport(func(tr *retryhttp.Transport) {
+		n := 0
+		tr.Base = &retryhttp.Transport{Base: tr.Base, Prepare: func(*http.Request, int, error) error {
+			if n++; n == 1 {
+				return errors.New("no token")
+			}
+			return nil
+		}}
+	})
 	wrapping := func(req *http.Request, resp *http.Response, err error) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", errNoAnswer, err)
@@ -49,15 +60,15 @@ func TestAnswerThatIsLost(t *testing.T) {
 		return retryhttp.Check(req, resp, err)
 	}
 	errTaken := errors.New("name_taken")
-	// The function `taken` sets the policy p, and a Check that returns errTaken for each response.
+	// The function `taken` sets the policy p, and a Check that returns errTaken for each 200.
 	taken := func(p retry.Policy) edit {
 		return ofTransport(func(tr *retryhttp.Transport) {
 			tr.Policy = p
 			tr.Check = func(req *http.Request, resp *http.Response, err error) error {
-				if resp != nil {
+				if resp != nil && resp.StatusCode == 200 {
 					return errTaken
 				}
-				return err
+				return retryhttp.Check(req, resp, err)
 			}
 		})
 	}
@@ -149,7 +160,7 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset, and then no connection, which only the trace shows", nil, []any{errReset, untold}, "connection reset by peer"},
 		{"a reset, and then a DELETE without a connection", ofRequest(func(req *http.Request) { req.Method = "DELETE" }), []any{errReset, untold}, "connection reset by peer"},
 		{"no connection, which only the trace shows, and then a 412", nil, []any{untold, 412}, ""},
-		{"a reset, and then a connection that breaks", nil, []any{errReset, step(traced("asks got wrote", script(errNoAnswer).RoundTrip))}, "connection reset by peer"},
+		{"a reset, and then a connection that breaks", nil, []any{broken, step(traced("asks got wrote", script(errNoAnswer).RoundTrip))}, "connection reset by peer"},
 		{"a reset, and then no connection for a GET", ofRequest(func(req *http.Request) { req.Method = "GET" }), []any{errReset, refused}, ""},
 		{"half of a success, a 502, and then a 412", check(retryhttp.WholeBody(nil, 99)), []any{half(), 502, 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
 		{"a 502, half of a success, and then a 412", check(retryhttp.WholeBody(nil, 99)), []any{502, half(), 412}, "retryhttp: the body of the response broke off: unexpected EOF"},
@@ -229,6 +240,14 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a Transport below gets no connection, and says so", keyed(below), []any{
 			unconnected, unconnected, unconnected, unconnected, 412,
 		}, ""},
+		{"an open circuit breaker in Base, a reset, and then a 412", nil, []any{errOpen, broken, 412}, "connection reset by peer"},
+		{"a reset, an open circuit breaker in Base, and then a 412", nil, []any{broken, errOpen, 412}, "connection reset by peer"},
+		{"a 503, an open circuit breaker in Base, and then a 412", nil, []any{step(traced("asks got wrote", script(503).RoundTrip)), errOpen, 412}, "503 Service Unavailable"},
+		{"an open circuit breaker in Base, a 503, and then a 412", nil, []any{errOpen, step(traced("asks got wrote", script(503).RoundTrip)), 412}, "503 Service Unavailable"},
+		{"a 503, and then an open circuit breaker in Base", nil, []any{step(traced("asks got wrote", script(503).RoundTrip)), errOpen}, "503 Service Unavailable"},
+		{"an open circuit breaker in Base, and then a 412", nil, []any{errOpen, 412}, "circuit breaker open"},
+		{"a Transport below has no token, a reset, and then a 412", tokenless, []any{broken, 412}, "connection reset by peer"},
+		{"a Transport below has no token, and then a 412", tokenless, []any{412}, ""},
 		{"no token in time", prepares(1, time.Second+1, nil), []any{412}, ""},
 		{"no token in time, with a key", keyed(prepares(1, time.Second+1, nil)), []any{412}, ""},
 		{"no token, and no answer before", prepares(2, 0, errNoAnswer), []any{errReset}, ""},
@@ -246,6 +265,19 @@ func TestAnswerThatIsLost(t *testing.T) {
 		{"a reset, and then a success that Check and Classify refuse", taken(retry.Policy{MaxAttempts: 4, Classify: func(err error) *retry.Class {
 			return &retry.Class{NonRetryable: err == errTaken}
 		}}), []any{errReset, 200}, "connection reset by peer"},
+		{"a success that Check refuses in each attempt, until RetryIf refuses it too", taken(retry.Policy{MaxAttempts: 4, RetryIf: func() func(error) bool {
+			n := 0
+			return func(error) bool { n++; return n < 3 }
+		}()}), []any{200}, ""},
+		{"503s, until RetryIf refuses one", policy(retry.Policy{MaxAttempts: 4, RetryIf: func() func(error) bool {
+			n := 0
+			return func(error) bool { n++; return n < 3 }
+		}()}), []any{503}, ""},
+		{"a 503, and then a 500 that RetryIf refuses", policy(retry.Policy{MaxAttempts: 4, RetryIf: func(err error) bool {
+			var e *retryhttp.StatusError
+			return errors.As(err, &e) && e.StatusCode == 503
+		}}), []any{503, 500}, ""},
+		{"a 503, and then a success that Check and RetryIf refuse", taken(retry.Policy{MaxAttempts: 4, RetryIf: func(err error) bool { return err != errTaken }}), []any{503, 200}, "503 Service Unavailable"},
 		{"a reset, and then a success that Check refuses in each attempt", taken(retry.Policy{MaxAttempts: 4}), []any{errReset, 200}, ""},
 		{"a reset, and then a 503 in each attempt", nil, []any{errReset, 503}, ""},
 		{"a reset, and then a 503", nil, []any{errReset, 503, 412}, "connection reset by peer"},

@@ -66,6 +66,7 @@ func TestStatusError(t *testing.T) {
 
 // A program may collect the errors of many uploads. They do not hold the memory of the uploads.
 func TestAnErrorDoesNotHoldItsRequest(t *testing.T) {
+	type cancelKey struct{}
 	answers := map[string]func(*http.Request) (*http.Response, error){
 		"status": func(req *http.Request) (*http.Response, error) {
 			resp := textResponse(503, "busy")
@@ -73,6 +74,10 @@ func TestAnErrorDoesNotHoldItsRequest(t *testing.T) {
 			return resp, nil
 		},
 		"no answer": func(*http.Request) (*http.Response, error) { return nil, syscall.ECONNREFUSED },
+		"canceled": func(req *http.Request) (*http.Response, error) {
+			req.Context().Value(cancelKey{}).(context.CancelFunc)()
+			return nil, req.Context().Err()
+		},
 	}
 	errorsOf := map[string]func(*http.Response, error) error{
 		"ErrorOf": func(resp *http.Response, err error) error { return errors.Join(err, retryhttp.ErrorOf(resp)) },
@@ -89,8 +94,10 @@ func TestAnErrorDoesNotHoldItsRequest(t *testing.T) {
 					fail := func() error {
 						large := new([1 << 20]byte)
 						held = weak.Make(large)
-						req, err := http.NewRequestWithContext(t.Context(), "PUT", "http://example.test/", bytes.NewReader(large[:]))
+						req, err := http.NewRequest("PUT", "http://example.test/", bytes.NewReader(large[:]))
 						require.NoError(t, err)
+						ctx, cancel := context.WithCancel(t.Context())
+						req = req.WithContext(context.WithValue(ctx, cancelKey{}, cancel))
 						return errorOf(transport.RoundTrip(req))
 					}
 					err := fail()

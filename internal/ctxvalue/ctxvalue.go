@@ -1,5 +1,6 @@
-// Package ctxvalue passes two values in a context from one package of this library to another: the
-// key with which a call is logged, and the Hedge of a request.
+// Package ctxvalue passes values in a context from one package of this library to another: the key
+// with which a call is logged, the Hedge of a request, and the context from which retryhttp made
+// the context of a call.
 package ctxvalue
 
 import "context"
@@ -17,6 +18,16 @@ func WithLogKey(ctx context.Context, key string) context.Context {
 func LogKey(ctx context.Context) string {
 	key, _ := ctx.Value(logKey{}).(string)
 	return key
+}
+
+// Origin returns the context for the error of a call that got ctx. If ctx has a method Origin, ctx
+// is an exchange of retryhttp, which contains the request with its body. An error must not hold so
+// much memory, so it gets the context that the exchange was made from.
+func Origin(ctx context.Context) context.Context {
+	if exchange, is := ctx.(interface{ Origin() context.Context }); is {
+		return exchange.Origin()
+	}
+	return ctx
 }
 
 // Hedge is the key under which retryhttp puts a value into a context. The value has a method

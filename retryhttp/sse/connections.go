@@ -137,7 +137,10 @@ func (c *connections) request() (*http.Request, error) {
 			err = errors.New("neither a request nor an error was returned")
 		}
 		if err != nil {
-			return nil, cmp.Or[error](c.canceled(), &BrokenError{Why: "Resume failed", Err: err})
+			if ended := c.canceled(); ended != nil {
+				return nil, fmt.Errorf("%w (Resume failed: %w)", ended, err)
+			}
+			return nil, &BrokenError{Why: "Resume failed", Err: err}
 		}
 	}
 	req = req.Clone(ctx)

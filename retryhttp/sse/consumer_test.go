@@ -3,6 +3,7 @@ package sse_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -91,7 +92,7 @@ func TestContext(t *testing.T) {
 			if name == "while Resume runs" {
 				s.Resume = func(ctx context.Context, _ sse.Event) (*http.Request, error) {
 					<-ctx.Done()
-					return nil, ctx.Err()
+					return nil, fmt.Errorf("no token: %w", ctx.Err())
 				}
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -99,6 +100,9 @@ func TestContext(t *testing.T) {
 			began := time.Now()
 			_, err := collect(s.Events(request(t, "GET").WithContext(ctx)))
 			require.ErrorIs(t, err, cause)
+			if name == "while Resume runs" {
+				require.EqualError(t, err, "sse: enough (Resume failed: no token: context canceled)")
+			}
 			assert.Equal(t, 5*second, time.Since(began))
 			assert.Len(t, server.sent, 1)
 			assert.Zero(t, server.open)
