@@ -635,6 +635,7 @@ var (
 	unpaidMessagesLLM = []string{
 		"credit balance is too low", "reached your specified API usage limits", // Anthropic, with a 400
 		"reached your specified workspace API usage limits",               // Anthropic, with a 400
+		"reached your API usage limits",                                   // Anthropic, with a 429
 		"exceed your account's monthly spend limit", "out of extra usage", // Anthropic, with a 429
 		"Extra usage is required for long context requests",                    // Anthropic, with a 429
 		"exceeded its monthly spending cap", "prepayment credits are depleted", // Gemini, with a 429
@@ -685,6 +686,7 @@ var (
 		"invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", // OpenAI
 		"invalid_image_mode", "image_too_large", "image_too_small", "image_parse_error", // OpenAI
 		"image_content_policy_violation", "image_file_too_large", "empty_image_file", // OpenAI
+		"moderation_blocked",                                   // OpenAI
 		"unsupported_image_media_type", "image_file_not_found", // OpenAI
 		"cyber_policy", "bio_policy", "misalignment_policy_violation", // OpenAI
 		"data_residency_mismatch",                                      // OpenAI
