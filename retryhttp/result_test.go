@@ -201,8 +201,8 @@ func TestResult(t *testing.T) {
 			"retry: gave up after 1 attempt (no limit is set, so there is no retry): connection reset by peer", retry.ReasonExhausted, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			closed := 0
-			if tt.answer.Body != http.NoBody {
+			closed, hasBody := 0, tt.answer.Body != http.NoBody
+			if hasBody {
 				tt.answer.Body = &body{Reader: strings.NewReader("the words"), onClose: func() { closed++ }}
 			}
 			get := (&http.Client{Transport: script(tt.answer)}).Do
@@ -222,11 +222,11 @@ func TestResult(t *testing.T) {
 			}
 			require.EqualError(t, err, tt.err)
 			assert.Nil(t, resp)
-			assert.Equal(t, tt.answer.Body != http.NoBody, closed == 1)
+			assert.Equal(t, hasBody, closed == 1)
 			var e *retryhttp.StatusError
 			if errors.As(err, &e) {
 				assert.Equal(t, retry.IsPermanent(err), tt.answer.StatusCode == 404 || tt.answer.StatusCode == 400)
-				assert.Equal(t, tt.answer.Body != http.NoBody, string(e.Body) == "the words")
+				assert.Equal(t, hasBody, string(e.Body) == "the words")
 			}
 		})
 	}
@@ -650,7 +650,10 @@ func TestResultOfAHostileServer(t *testing.T) {
 					defer cancel()
 					req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
 					require.NoError(t, err)
-					_, err = retryhttp.Result(client.Do(req))
+					resp, err := client.Do(req)
+					require.NoError(t, err)
+					_, err = retryhttp.Result(resp, nil)
+					assert.Equal(t, http.NoBody, resp.Body, "a ReverseProxy closes the body after an error of ModifyResponse")
 					if held {
 						cancel()
 					}

@@ -68,11 +68,14 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	if c.policy.HealthyAfter == 0 && c.policy.EffectiveMax() != 1 {
 		c.policy.HealthyAfter = 10 * time.Second
 	}
-	t := &retryhttp.Transport{Base: c.client.Transport, Budgets: retryhttp.NoBudgets}
-	if ours, ok := c.client.Transport.(*retryhttp.Transport); ok {
-		t = ours.Clone()
+	c.base = cmp.Or(c.client.Transport, http.DefaultTransport)
+	t := &retryhttp.Transport{Budgets: retryhttp.NoBudgets}
+	if ours, ok := c.base.(*retryhttp.Transport); ok {
+		t, c.base = ours.Clone(), cmp.Or(ours.Base, http.DefaultTransport)
+		if c.base == http.RoundTripper(ours) { // ours is http.DefaultTransport
+			c.base = firstDefault
+		}
 	}
-	c.base = cmp.Or(t.Base, http.DefaultTransport)
 	if c.checks = t.Check; c.checks == nil {
 		c.checks = retryhttp.Check
 	}
@@ -80,6 +83,9 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	c.client.Transport = t
 	return c
 }
+
+// firstDefault is the value that http.DefaultTransport had when this package was initialized.
+var firstDefault = http.DefaultTransport
 
 // The method `run` passes the events of all connections to `yield`, until the stream is over.
 func (c *connections) run(yield func(Event, error) bool) error {

@@ -51,11 +51,16 @@ type Event struct {
 type Stream struct {
 	// Client sends the requests. If Client is nil, http.DefaultClient is used. If the Client's
 	// Transport is a *retryhttp.Transport, all fields of this Transport apply, except Policy and
-	// Resume. An error of its Prepare ends the stream, so call retry.Do in a Prepare that fetches a
-	// token. The Stream puts a RoundTripper between the Transport and its Base. So if net/http gets
-	// no connection for a repeat of a POST, the POST counts as sent, whatever the Base is. A
-	// Timeout of the Client ends each connection after this time. If the connection had neither an
-	// event nor an ID, the Timeout also ends the stream.
+	// Resume. But if it is another RoundTripper, the Stream does not know a *retryhttp.Transport
+	// that this RoundTripper contains. Then that Transport makes one attempt for each connection,
+	// and has no say in further attempts. So write Transport{Base: otelhttp.NewTransport(nil)}, for
+	// example, and not otelhttp.NewTransport(&Transport{}).
+	//
+	// An error of the Transport's Prepare ends the stream, so call retry.Do in a Prepare that
+	// fetches a token. The Stream puts a RoundTripper between the Transport and its Base. So if
+	// net/http gets no connection for a repeat of a POST, the POST counts as sent, whatever the
+	// Base is. A Timeout of the Client ends each connection after this time. If the connection had
+	// neither an event nor an ID, the Timeout also ends the stream.
 	Client *http.Client
 
 	// Policy limits the attempts in a row that make no progress. The zero Policy allows one

@@ -8,11 +8,13 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -752,5 +754,36 @@ func TestNoBody(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A Transport applies also if it is http.DefaultTransport, and the Client does not name it.
+func TestATransportThatIsTheDefault(t *testing.T) {
+	before := http.DefaultTransport
+	t.Cleanup(func() { http.DefaultTransport = before })
+	policy := retry.Policy{MaxAttempts: 5, Backoff: retry.Fixed(time.Millisecond)}
+	for name, client := range map[string]func() *http.Client{
+		"no Client":                           func() *http.Client { return nil },
+		"a Client without a Transport":        func() *http.Client { return &http.Client{} },
+		"a Client with http.DefaultTransport": func() *http.Client { return &http.Client{Transport: http.DefaultTransport} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked, prepared atomic.Int64
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				asked.Add(1)
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(429)
+				_, _ = io.WriteString(w, `{"error":{"code":"insufficient_quota"}}`)
+			}))
+			defer server.Close()
+			tr := retryhttp.LLM(policy)
+			tr.Prepare = func(*http.Request, int, error) error { prepared.Add(1); return nil }
+			http.DefaultTransport = tr
+			req, err := http.NewRequestWithContext(t.Context(), "POST", server.URL, nil)
+			require.NoError(t, err)
+			_, err = collect((&sse.Stream{Client: client(), Policy: policy}).Events(req))
+			assert.ErrorContains(t, err, "the account cannot pay: insufficient_quota")
+			assert.Equal(t, [...]int64{1, 1}, [...]int64{asked.Load(), prepared.Load()})
+		})
 	}
 }
