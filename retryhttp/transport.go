@@ -146,18 +146,22 @@ import (
 //   - The server may have processed the earlier attempt. Such an attempt got no answer, a 408, a
 //     5xx, or an answer below 400 that Check rejected, for example because the body broke off.
 //   - The last attempt was refused, got no answer, or was not sent. A refusal is a 4xx, or another
-//     answer whose error ends the call: the error is permanent, such as the error of a 507, or
-//     RetryIf or Classify does not allow a retry. A GET, HEAD, OPTIONS or TRACE that got no answer
-//     does not count, because these methods change no state. An attempt is not sent if Prepare or
-//     GetBody fails, or if the Gate or the policy's Enter refuses the attempt. The error of the
-//     call then contains the error of the previous attempt, so Before does not repeat it. But if
-//     Enter returns a *retry.Error with an Err, this Err replaces the error of the previous
-//     attempt, and Before may be the error of the previous attempt.
+//     answer whose error is permanent, such as a 507. An answer below 400 that Check rejects is
+//     also a refusal if RetryIf or the class forbids a retry, and if the earlier attempt did not
+//     get the same status. A GET, HEAD, OPTIONS or TRACE that got no answer does not count, because
+//     these methods change no state. An attempt is not sent if Prepare or GetBody fails, or if the
+//     Gate or the policy's Enter refuses the attempt. The error of the call then contains the error
+//     of the previous attempt, so Before does not repeat it. But if Enter returns a *retry.Error
+//     with an Err, this Err replaces the error of the previous attempt, and Before may be the error
+//     of the previous attempt.
 //
 // If several attempts of a call fulfil the first condition, the earlier attempt is the first of
-// them without a status from 400 on, or else the first of them. If this attempt ended by a timeout
-// without a status, and the error of the call contains another such timeout, of the last attempt or
-// of the attempt before it, then Before is not set to the earlier timeout, which would say no more.
+// them without a status from 400 on, or else the first of them. But an attempt that got no answer
+// comes last if Base reports nothing about it to net/http/httptrace, and reports about others: an
+// open circuit breaker in Base, for example, sends nothing. If the earlier attempt ended by a
+// timeout without a status, and the error of the call contains another such timeout, of the last
+// attempt or of the attempt before it, then Before is not set to the earlier timeout, which would
+// say no more.
 //
 // An attempt that got no connection was not processed. If the attempt was not traced, the Transport
 // knows this only from the error, and the error of a TLS handshake does not show it.
@@ -222,7 +226,7 @@ type Transport struct {
 	//
 	// AttemptTimeout limits the time of an attempt until the headers of the response have arrived and
 	// Check has returned. It does not limit the time in which the caller reads the body of the last
-	// response. When AttemptTimeout has passed, the context that Base gets is canceled. The method
+	// response. When AttemptTimeout has passed, the context that Base gets is done. The method
 	// Deadline of this context does not report AttemptTimeout.
 	//
 	// Each success adds the Ratio of the Budget to the Budget. A failure also adds the Ratio if its
@@ -287,8 +291,11 @@ type Transport struct {
 	//
 	// The context of the request that Check gets is done if the context of the caller's request is
 	// done, or if StallTimeout or AttemptTimeout has passed while Check was reading the body. The
-	// Err of this context is context.Canceled only if the caller has canceled the call. After
-	// AttemptTimeout, Check is called again, with the error of the timeout.
+	// method Err of this context returns context.Canceled only if the caller has canceled the call.
+	// After a timeout it returns context.DeadlineExceeded, also after the second that LLM allows
+	// for reading the body of an error. A context that was made from this context may return
+	// context.Canceled in all cases. After AttemptTimeout, Check is called again, with the error of
+	// the timeout.
 	//
 	// To keep the server's Retry-After, return or wrap an error that was returned by
 	// Transport.StatusError, by the function Check of this package, or by retry.After. If Check reads
