@@ -1,24 +1,25 @@
 package retryhttp
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/goretry/retry/internal/httpdefault"
+)
 
 // baseOf returns the RoundTripper through which `self` sends requests. The parameter `base` is the
 // Base of `self`. If `base` is nil, the result is http.DefaultTransport. There is one exception: if
-// http.DefaultTransport sends requests through `self`, the result is firstDefault. Otherwise `self`
-// would call itself without end.
+// http.DefaultTransport sends requests through `self`, the result is httpdefault.Transport.
+// Otherwise `self` would call itself without end.
 func baseOf(base, self http.RoundTripper) http.RoundTripper {
 	switch {
 	case base != nil:
 		return base
 	case contains(http.DefaultTransport, self):
-		return firstDefault
+		return httpdefault.Transport
 	default:
 		return http.DefaultTransport
 	}
 }
-
-// firstDefault is the value that http.DefaultTransport had when this package was initialized.
-var firstDefault = http.DefaultTransport
 
 // The function `contains` reports whether `outer` is `inner`, or sends requests through `inner`. It
 // looks only into RoundTrippers of this package.

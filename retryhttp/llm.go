@@ -173,7 +173,7 @@ func eventLLM(req *http.Request, resp *http.Response) (said failureLLM) {
 }
 
 // A slowError ends an attempt in which errorLLM took too long.
-type slowError struct{ timeoutError }
+type slowError struct{}
 
 func (*slowError) Error() string {
 	return "retryhttp: reading the body of an error took longer than a second"
@@ -635,7 +635,7 @@ var (
 	unpaidMessagesLLM = []string{
 		"credit balance is too low", "reached your specified API usage limits", // Anthropic, with a 400
 		"reached your specified workspace API usage limits",               // Anthropic, with a 400
-		"reached your API usage limits",                                   // Anthropic, with a 429
+		"crossed its monthly API usage threshold",                         // Anthropic, with a 429
 		"exceed your account's monthly spend limit", "out of extra usage", // Anthropic, with a 429
 		"Extra usage is required for long context requests",                    // Anthropic, with a 429
 		"exceeded its monthly spending cap", "prepayment credits are depleted", // Gemini, with a 429

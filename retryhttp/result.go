@@ -33,17 +33,17 @@ func ErrorOf(resp *http.Response) error {
 // error of the function [Check], in which errors.As finds a [*StatusError]. The error of a 404, for
 // example, is permanent.
 //
-// Result reads and closes the body of a failed response, so that its connection can be used again,
-// and sets resp.Body to http.NoBody. It reads at most 64 KiB, for at most 100 ms, with the
-// exceptions that [Transport.RoundTrip] names. The Body of the StatusError gets the first KiB. If
-// err is not nil, or if resp has not failed, Result returns resp and err unchanged.
+// Result reads and closes the body of a failed response, so that its connection can be used again.
+// It reads at most 64 KiB, for at most 100 ms, with the exceptions that [Transport.RoundTrip]
+// names. The Body of the StatusError gets the first KiB. If err is not nil, or if resp has not
+// failed, Result returns resp and err unchanged.
 //
 // If the Transport has given up, Result ends a Read of the body that takes longer than 90 ms. If
 // not, Result ends such a Read only if http.Transport has made the body, and only if the Read does
 // not wait for the header of a gzip. Any other body is not closed during a Read, because this is
 // not safe for every body. Then the Read goes on in a goroutine and holds its connection, so set
-// the Timeout of the http.Client. Do not write "defer resp.Body.Close()" before the call of Result:
-// this Close may wait for such a Read, or disturb it.
+// the Timeout of the http.Client. If you close such a body yourself, you close it during this Read:
+// your Close may end the Read, wait for the Read, or break a decoder that bodies share.
 func Result(resp *http.Response, err error) (*http.Response, error) {
 	if err != nil || resp == nil {
 		return resp, err
@@ -70,7 +70,6 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		a.readEnds = false
 	}
 	text := a.discard(resp, keptBytes)
-	resp.Body = http.NoBody // a Close by the caller must not run during a Read that goes on
 	if e := statusErrorIn(err); e != nil {
 		e.keep(text, requests...)
 	}

@@ -650,10 +650,7 @@ func TestResultOfAHostileServer(t *testing.T) {
 					defer cancel()
 					req, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
 					require.NoError(t, err)
-					resp, err := client.Do(req)
-					require.NoError(t, err)
-					_, err = retryhttp.Result(resp, nil)
-					assert.Equal(t, http.NoBody, resp.Body, "a ReverseProxy closes the body after an error of ModifyResponse")
+					_, err = retryhttp.Result(client.Do(req))
 					if held {
 						cancel()
 					}

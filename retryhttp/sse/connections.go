@@ -17,6 +17,7 @@ import (
 	"github.com/goretry/retry"
 	"github.com/goretry/retry/internal/eventstream"
 	"github.com/goretry/retry/internal/harmless"
+	"github.com/goretry/retry/internal/httpdefault"
 	"github.com/goretry/retry/internal/mark"
 	"github.com/goretry/retry/internal/printable"
 	"github.com/goretry/retry/retryhttp"
@@ -73,7 +74,7 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	if ours, ok := c.base.(*retryhttp.Transport); ok {
 		t, c.base = ours.Clone(), cmp.Or(ours.Base, http.DefaultTransport)
 		if c.base == http.RoundTripper(ours) { // ours is http.DefaultTransport
-			c.base = firstDefault
+			c.base = httpdefault.Transport
 		}
 	}
 	if c.checks = t.Check; c.checks == nil {
@@ -83,9 +84,6 @@ func newConnections(s *Stream, req *http.Request) *connections {
 	c.client.Transport = t
 	return c
 }
-
-// firstDefault is the value that http.DefaultTransport had when this package was initialized.
-var firstDefault = http.DefaultTransport
 
 // The method `run` passes the events of all connections to `yield`, until the stream is over.
 func (c *connections) run(yield func(Event, error) bool) error {

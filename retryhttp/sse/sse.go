@@ -50,10 +50,10 @@ type Event struct {
 // use if its fields do not change.
 type Stream struct {
 	// Client sends the requests. If Client is nil, http.DefaultClient is used. If the Client's
-	// Transport is a *retryhttp.Transport, all fields of this Transport apply, except Policy and
-	// Resume. But if it is another RoundTripper, the Stream does not know a *retryhttp.Transport
-	// that this RoundTripper contains. Then that Transport makes one attempt for each connection,
-	// and has no say in further attempts. So write Transport{Base: otelhttp.NewTransport(nil)}, for
+	// Transport, or else http.DefaultTransport, is a *retryhttp.Transport, all fields of this
+	// Transport apply, except Policy and Resume. A *retryhttp.Transport inside another RoundTripper
+	// makes one attempt for each attempt of the Stream, and the Stream judges its responses only by
+	// their status and Retry-After. So write Transport{Base: otelhttp.NewTransport(nil)}, for
 	// example, and not otelhttp.NewTransport(&Transport{}).
 	//
 	// An error of the Transport's Prepare ends the stream, so call retry.Do in a Prepare that
