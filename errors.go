@@ -50,10 +50,9 @@ type Error struct {
 	// before a "context deadline exceeded". The cause of a context counts as more, unless it is a
 	// timeout or the end of a context itself. A retryhttp.Transport also sets Before if the answer
 	// to an earlier request was lost, and the last attempt was refused, got no answer, or was not
-	// sent. Then Before is about that earlier request, even if Err is only a timeout: see "An
-	// answer that is lost" in the documentation of retryhttp.Transport. An sse.Stream that cannot
-	// go on may set Before to the error of an earlier connection. In all other cases, Before is
-	// nil.
+	// sent. Then Before is about that earlier request: see "An answer that is lost" in the
+	// documentation of retryhttp.Transport. An sse.Stream that cannot go on may set Before to the
+	// error of an earlier connection. In all other cases, Before is nil.
 	//
 	// Before is for people to read: the text of the Error ends with the text of Before. errors.Is
 	// and errors.As do not search Before.
@@ -355,6 +354,21 @@ func (e *endedError) Error() string {
 }
 
 func (e *endedError) Unwrap() []error { return []error{e.ctx.Err(), context.Cause(e.ctx)} }
+
+// An endedContext is the part of a context that an endedError needs.
+type endedContext struct {
+	context.Context // canceled with the cause
+	err             error
+}
+
+func (c endedContext) Err() error { return c.err }
+
+// endOf returns a context that ended as ctx did, but does not hold ctx.
+func endOf(ctx context.Context) context.Context {
+	ended, cancel := context.WithCancelCause(context.Background())
+	cancel(context.Cause(ctx))
+	return endedContext{ended, ctx.Err()}
+}
 
 // aheadError is the Cause of a call that stopped because the context's deadline comes before
 // the next attempt.

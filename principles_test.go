@@ -176,9 +176,9 @@ func TestPrincipleNothingIsLost(t *testing.T) {
 		ctx := &asked{Context: inner}
 		err := retry.Do(ctx, everySecond, failWith(nil))
 		require.Error(t, err)
-		assert.Zero(t, ctx.values, "context.Cause calls Value to find the context that has the cause")
+		assert.Equal(t, 1, ctx.values, "for ctxvalue.Large; context.Cause calls Value to find the context that has the cause")
 		assert.ErrorIs(t, err, errShutdown)
-		assert.NotZero(t, ctx.values)
+		assert.Greater(t, ctx.values, 1)
 	})
 }
 

@@ -417,7 +417,10 @@ func (c *call) inTime(now time.Time, late bool) bool {
 
 // stopByContext stops the call because its context is done.
 func (c *call) stopByContext() bool {
-	ended := &endedError{ctxvalue.Origin(c.ctx)}
+	ended := &endedError{c.ctx}
+	if c.ctx.Value(ctxvalue.Large{}) != nil {
+		ended.ctx = endOf(c.ctx)
+	}
 	if errors.Is(c.ctx.Err(), context.DeadlineExceeded) {
 		return c.stopFor(ReasonDeadline, ended)
 	}

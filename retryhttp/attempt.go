@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goretry/retry"
+	"github.com/goretry/retry/internal/ctxvalue"
 )
 
 // An attempt is one request to Base, and also the context of that request. If the response has a
@@ -231,13 +232,15 @@ func (a *attempt) orTimeout(err error) error {
 	return err
 }
 
-// Value returns the attempt for attemptKey. For policyKey it returns nil, so that a Transport below
-// does not use the policy of WithPolicy. For any other key it returns the value in the context of
-// the caller's request.
+// Value returns the attempt for attemptKey, and true for ctxvalue.Large. For policyKey it returns
+// nil, so that a Transport below does not use the policy of WithPolicy. For any other key it
+// returns the value in the context of the caller's request.
 func (a *attempt) Value(key any) any {
 	switch key.(type) {
 	case attemptKey:
 		return a
+	case ctxvalue.Large:
+		return true
 	case policyKey:
 		return nil
 	default:

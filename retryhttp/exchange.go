@@ -502,10 +502,13 @@ func (x *exchange) hidesLoss(lost *attempt, reason retry.Reason) bool {
 		// In `fetch`, x.lost may be the body that broke off, whose `before` is the failure itself.
 		return x.lost.before != nil && x.lost.failure != nil
 	case last.status != 0: // a refusal may be the effect of the earlier request
+		if last.status/100 == 4 || retry.IsPermanent(last.failure) {
+			return true
+		}
+		// Both answers may be below 400 if Check waits until a job is done. Then nothing was lost.
 		rejected := reason == retry.ReasonRejected || reason == retry.ReasonNonRetryable
-		// A status that `lost` has too says nothing new, for example if Check waits until a job is done.
-		news := last.status < 400 && lost != nil && lost.status != last.status
-		return last.status/100 == 4 || retry.IsPermanent(last.failure) || rejected && news
+		return rejected && last.status < 400 && lost != nil &&
+			(lost.before != nil || lost.status == 0 || lost.status >= 400)
 	default: // no answer; an error such as "connection refused" may hide that the request was sent
 		return last.failure != nil && !isSafe(last.req)
 	}
@@ -604,15 +607,14 @@ func (x *exchange) Value(key any) any {
 	switch key.(type) {
 	case ctxvalue.Hedge:
 		return x
+	case ctxvalue.Large:
+		return true
 	case policyKey:
 		return nil
 	default:
 		return x.Context.Value(key)
 	}
 }
-
-// Origin returns the context of the caller's request: see ctxvalue.Origin.
-func (x *exchange) Origin() context.Context { return x.Context }
 
 // String returns only a name, because the text of a context must not contain the request.
 func (x *exchange) String() string { return "retryhttp.exchange" }

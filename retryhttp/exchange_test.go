@@ -269,6 +269,14 @@ func TestAnswerThatIsLost(t *testing.T) {
 			n := 0
 			return func(error) bool { n++; return n < 3 }
 		}()}), []any{200}, ""},
+		{"a job that is still running, until RetryIf refuses its end", ofTransport(func(tr *retryhttp.Transport) {
+			tr.Check = func(_ *http.Request, resp *http.Response, _ error) error {
+				return fmt.Errorf("the job answers %d", resp.StatusCode)
+			}
+			tr.Policy.RetryIf = func(err error) bool { return err.Error() == "the job answers 202" }
+		}), []any{202, 200}, ""},
+		{"a repeat of net/http that gets a success that Check and RetryIf refuse", keyed(taken(retry.Policy{MaxAttempts: 4, RetryIf: func(err error) bool { return err != errTaken }})),
+			[]any{repeated(200)}, "net/http has repeated the request"},
 		{"503s, until RetryIf refuses one", policy(retry.Policy{MaxAttempts: 4, RetryIf: func() func(error) bool {
 			n := 0
 			return func(error) bool { n++; return n < 3 }

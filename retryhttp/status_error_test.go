@@ -80,16 +80,30 @@ func TestAnErrorDoesNotHoldItsRequest(t *testing.T) {
 		},
 	}
 	errorsOf := map[string]func(*http.Response, error) error{
-		"ErrorOf": func(resp *http.Response, err error) error { return errors.Join(err, retryhttp.ErrorOf(resp)) },
-		"Result":  func(resp *http.Response, err error) error { _, err = retryhttp.Result(resp, err); return err },
+		"ErrorOf": func(resp *http.Response, err error) error {
+			if resp != nil {
+				require.NoError(t, resp.Body.Close())
+			}
+			return errors.Join(err, retryhttp.ErrorOf(resp))
+		},
+		"Result": func(resp *http.Response, err error) error { _, err = retryhttp.Result(resp, err); return err },
 	}
 	for answer, base := range answers {
 		for name, errorOf := range errorsOf {
-			for _, transport := range []http.RoundTripper{
-				roundTrip(base),
-				&retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: roundTrip(base)},
+			once := roundTrip(base)
+			twice := &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: once}
+			for by, transport := range map[string]http.RoundTripper{
+				"no Transport":                  once,
+				"a Transport":                   twice,
+				"a Transport below a Transport": &retryhttp.Transport{Policy: retry.Policy{MaxAttempts: 2}, Base: twice},
+				"a Prepare that waits": &retryhttp.Transport{Base: once, Prepare: func(req *http.Request, _ int, _ error) error {
+					return retry.Do(req.Context(), retry.Policy{}, func(ctx context.Context) error {
+						_, err := base(req)
+						return err
+					})
+				}},
 			} {
-				t.Run(fmt.Sprintf("%s %s %T", answer, name, transport), func(t *testing.T) {
+				t.Run(fmt.Sprint(answer, ", ", name, ", ", by), func(t *testing.T) {
 					var held weak.Pointer[[1 << 20]byte]
 					fail := func() error {
 						large := new([1 << 20]byte)

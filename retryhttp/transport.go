@@ -147,9 +147,9 @@ import (
 //     5xx, or an answer below 400 that Check rejected, for example because the body broke off.
 //   - The last attempt was refused, got no answer, or was not sent. A refusal is a 4xx, or another
 //     answer whose error is permanent, such as a 507. An answer below 400 that Check rejects is
-//     also a refusal if RetryIf or the class forbids a retry, and if the earlier attempt did not
-//     get the same status. A GET, HEAD, OPTIONS or TRACE that got no answer does not count, because
-//     these methods change no state. An attempt is not sent if Prepare or GetBody fails, or if the
+//     also a refusal if RetryIf or Classify forbids a retry, unless the earlier attempt got an
+//     answer below 400 too. A GET, HEAD, OPTIONS or TRACE that got no answer does not count, because these
+//     methods change no state. An attempt is not sent if Prepare or GetBody fails, or if the
 //     Gate or the policy's Enter refuses the attempt. The error of the call then contains the error
 //     of the previous attempt, so Before does not repeat it. But if Enter returns a *retry.Error
 //     with an Err, this Err replaces the error of the previous attempt, and Before may be the error
@@ -289,13 +289,12 @@ type Transport struct {
 	// response or an error of Base. Check cannot turn an error into a success. If it returns nil
 	// for an error, the error counts as permanent.
 	//
-	// The context of the request that Check gets is done if the context of the caller's request is
-	// done, or if StallTimeout or AttemptTimeout has passed while Check was reading the body. The
-	// method Err of this context returns context.Canceled only if the caller has canceled the call.
-	// After a timeout it returns context.DeadlineExceeded, also after the second that LLM allows
-	// for reading the body of an error. A context that was made from this context may return
-	// context.Canceled in all cases. After AttemptTimeout, Check is called again, with the error of
-	// the timeout.
+	// While Check runs, the context of its request is done in two cases. Either the context of the
+	// caller's request is done, or a timeout has passed while Check was reading the body:
+	// StallTimeout, AttemptTimeout, or the 1s that LLM allows for the body of an error. After such
+	// a timeout, the method Err of this context returns context.DeadlineExceeded. Err of a context
+	// that was made from this context may return context.Canceled then. After AttemptTimeout, Check
+	// is called again, with the error of the timeout and a context that is not done.
 	//
 	// To keep the server's Retry-After, return or wrap an error that was returned by
 	// Transport.StatusError, by the function Check of this package, or by retry.After. If Check reads

@@ -1,6 +1,5 @@
 // Package ctxvalue passes values in a context from one package of this library to another: the key
-// with which a call is logged, the Hedge of a request, and the context from which retryhttp made
-// the context of a call.
+// with which a call is logged, the Hedge of a request, and whether the context is large.
 package ctxvalue
 
 import "context"
@@ -20,15 +19,9 @@ func LogKey(ctx context.Context) string {
 	return key
 }
 
-// Origin returns the context for the error of a call that got ctx. If ctx has a method Origin, ctx
-// is an exchange of retryhttp, which contains the request with its body. An error must not hold so
-// much memory, so it gets the context that the exchange was made from.
-func Origin(ctx context.Context) context.Context {
-	if exchange, is := ctx.(interface{ Origin() context.Context }); is {
-		return exchange.Origin()
-	}
-	return ctx
-}
+// Large is the key under which a context of retryhttp has the value true. Such a context contains a
+// request with its body, so an error must not hold the context.
+type Large struct{}
 
 // Hedge is the key under which retryhttp puts a value into a context. The value has a method
 // Hedged(context.Context) bool, which the function [Hedged] calls.
