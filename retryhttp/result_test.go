@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -547,6 +548,24 @@ func TestResultKeepsTheWords(t *testing.T) {
 
 // A gzipReader has the name of a type of net/http.
 type gzipReader struct{ io.ReadCloser }
+
+// A RoundTripper above may send equal requests once, and give a copy of the response to each caller.
+func TestResultOfCopiesOfAResponse(t *testing.T) {
+	resp := send(t, &retryhttp.Transport{Base: script(textResponse(503, "the words"))})
+	var callers sync.WaitGroup
+	for range 8 {
+		its := *resp
+		its.Body = io.NopCloser(strings.NewReader("the words"))
+		callers.Go(func() {
+			_, err := retryhttp.Result(&its, nil)
+			var e *retryhttp.StatusError
+			assert.ErrorAs(t, err, &e)
+			assert.Equal(t, "the words", string(e.Body))
+		})
+	}
+	callers.Wait()
+	require.NoError(t, resp.Body.Close())
+}
 
 // If a body panics while Result reads it, the caller can recover the panic.
 func TestResultOfABodyThatPanics(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"weak"
 
@@ -123,12 +124,20 @@ func (e *StatusError) isOf(requests ...*http.Request) bool {
 // replaced the Request of this response. The parameter `requests` contains the present Request and
 // all earlier ones.
 func (e *StatusError) keep(text []byte, requests ...*http.Request) {
-	// The requests must be compared before hasBody is read. If e is the error of a response to another
-	// call, that call may be writing hasBody at the same time, and reading it would be a data race.
-	if e.isOf(requests...) && e.hasBody {
+	if !e.isOf(requests...) {
+		return
+	}
+	bodies.Lock()
+	defer bodies.Unlock()
+	if e.hasBody {
 		e.Body, e.hasBody = append([]byte(nil), text[:min(len(text), keptBytes)]...), false
 	}
 }
+
+// bodies guards the fields Body and hasBody of all StatusErrors. Several calls of Result may share a
+// StatusError: a RoundTripper above the Transport may send equal requests once, and give a copy of
+// the response to each caller.
+var bodies sync.Mutex
 
 // forgetBody prevents the method `keep` from setting the Body of the StatusError in the parameter
 // `failure`. It is called before the response of this StatusError is discarded. A Check may return
@@ -138,7 +147,9 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 // Request of the discarded response. The parameter `requests` contains the present Request and all
 // earlier ones.
 func forgetBody(failure error, requests ...*http.Request) {
-	if e := statusErrorIn(failure); e != nil && e.isOf(requests...) && e.hasBody {
+	if e := statusErrorIn(failure); e != nil && e.isOf(requests...) {
+		bodies.Lock()
+		defer bodies.Unlock()
 		e.hasBody = false
 	}
 }
