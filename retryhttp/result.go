@@ -66,8 +66,9 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		a = attemptFor(resp)
 	case resp.Body != io.ReadCloser(&a.body):
 		// The caller, or a RoundTripper around the Transport, has replaced the body. The new body may
-		// ignore the context of the attempt: see `discard`.
-		a.readEnds = false
+		// ignore the context of the attempt: see readEnds in `discard`. The attempt itself is not
+		// changed, because copies of the response may share it.
+		a = &attempt{Context: a.Context, cancel: a.cancel}
 	}
 	text := a.discard(resp, keptBytes)
 	if e := statusErrorIn(err); e != nil {
