@@ -686,7 +686,9 @@ var (
 		"invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", // OpenAI
 		"invalid_image_mode", "image_too_large", "image_too_small", "image_parse_error", // OpenAI
 		"image_content_policy_violation", "image_file_too_large", "empty_image_file", // OpenAI
-		"moderation_blocked",                                   // OpenAI
+		"moderation_blocked", "resource_not_found", "active_turn_not_steerable", // OpenAI
+		"max_output_tokens", "session_budget_exceeded", "usage_limit_exceeded", // OpenAI
+		"executor_version_incompatible",                        // OpenAI
 		"unsupported_image_media_type", "image_file_not_found", // OpenAI
 		"cyber_policy", "bio_policy", "misalignment_policy_violation", // OpenAI
 		"data_residency_mismatch",                                      // OpenAI

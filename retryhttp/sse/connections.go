@@ -307,7 +307,7 @@ func (c *connections) sum() uint64 {
 // If `over` is true, err is the error of the stream, or nil after a regular end. If `over` is
 // false, err is the error that ended the connection.
 func (c *connections) end() (over bool, err error) {
-	known, why := c.last.ID != "" || c.Lossy, ""
+	known, why := c.last.ID != "" || c.Lossy && isGET(c.first), ""
 	switch {
 	case !c.began || c.Resume != nil: // the Transport or Resume decides whether to go on
 	case !isGET(c.first):

@@ -88,6 +88,8 @@ func TestStream(t *testing.T) {
 		{"a break without IDs, Lossy", "GET", lossy, []answer{reset("data: a\n\n"), reset("data: a\n\n"), done},
 			[]string{"a", "a"}, []string{"", "", ""}, 2 * second, ""},
 		{"a clean end without IDs, Lossy", "GET", lossy, []answer{stream("data: a\n\n"), done}, []string{"a"}, []string{"", ""}, second, ""},
+		{"a clean end of a POST without an event, Lossy", "POST", lossy, []answer{stream(":\n")}, nil, []string{"POST"}, 0, ""},
+		{"a clean end with Resume, without IDs, Lossy", "POST", func(s *sse.Stream) { resume(s); lossy(s) }, []answer{stream("data: a\n\n")}, []string{"a"}, []string{"POST"}, 0, ""},
 		{"a clean end before Last returns true", "GET", lastIs("b"), []answer{stream("data: a\n\n")}, []string{"a"}, []string{""}, 0, noID + "unexpected EOF"},
 		{"a break of a POST", "POST", nil, []answer{reset(a)}, []string{"1 a"}, []string{"POST"}, 0,
 			"because a POST needs a Resume: connection reset by peer"},
