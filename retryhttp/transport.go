@@ -83,8 +83,9 @@ import (
 // may repeat a request with such a key, and it does not see a key in lower case. A request that is
 // not idempotent, such as a POST without this header, is retried only if the server cannot have
 // processed it. Otherwise the Reason is not_retryable, and the Cause of the error says that the
-// server may have processed the request. The table lists when a request that is not idempotent is
-// retried:
+// server may have processed the request. If the request can be sent only once anyway, because its
+// body has no GetBody, the Cause says only this. The table lists when a request that is not
+// idempotent is retried:
 //
 //	outcome                            retried  source
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
