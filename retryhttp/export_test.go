@@ -24,5 +24,5 @@ func (h *Hedge) TargetBudget(req *http.Request) *retry.Budget {
 var (
 	UnpaidLLM, UnpaidMessagesLLM         = unpaidLLM, unpaidMessagesLLM
 	AboveLimitLLM, AboveLimitMessagesLLM = aboveLimitLLM, aboveLimitMessagesLLM
-	FinalLLM                             = finalLLM
+	FinalLLM, LaterLLM                   = finalLLM, laterLLM
 )

@@ -22,7 +22,7 @@ import (
 //
 // The Transport retries all failures that the function Check retries, and also these:
 //
-//   - A 409 is retried, and so is Groq's 498 (no capacity).
+//   - A 409 is retried, and so are Groq's 498 (no capacity) and OpenAI's conversation_locked.
 //   - A POST is retried even if the server may have processed it.
 //   - An attempt is retried if its JSON body of up to 8 MiB breaks off.
 //   - An attempt is retried if its stream fails before the first piece of the answer, and within
@@ -432,7 +432,7 @@ func (f *failureLLM) verdict(status int, wait time.Duration) (verdict Verdict, u
 	switch {
 	case unpaid != "", f.isAboveLimit():
 		return Never, unpaid
-	case waits:
+	case waits, f.nameIn(laterLLM) != "":
 		return Again, ""
 	default:
 		return Unsaid, ""
@@ -674,6 +674,12 @@ var (
 	rateLimitLLM = []string{
 		"rate_limit_exceeded",      // OpenAI
 		"rate_limit_reached_error", // Moonshot
+	}
+
+	// laterLLM contains codes of errors that are soon over, although their status says that another
+	// attempt would fail too.
+	laterLLM = []string{
+		"conversation_locked", // OpenAI: another request uses the conversation
 	}
 
 	// finalLLM contains codes of errors. If a stream contains an error with such a code, the error is

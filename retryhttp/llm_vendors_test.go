@@ -112,4 +112,8 @@ func TestErrorsOfVendorsHaveRows(t *testing.T) {
 			assert.True(t, hasRow, "llm.json needs a row for %q of %s", part, list)
 		}
 	}
+	for _, name := range retryhttp.LaterLLM {
+		hasRow := slices.ContainsFunc(table, func(e row) bool { return e.Retry && is(e, name) })
+		assert.True(t, hasRow, "llm.json needs a row for %q of laterLLM", name)
+	}
 }

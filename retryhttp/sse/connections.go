@@ -135,7 +135,8 @@ func (c *connections) canceled() error {
 // The method `request` returns the request for the next connection.
 func (c *connections) request() (*http.Request, error) {
 	ctx, req := retryhttp.WithPolicy(c.first.Context(), c.policy), c.first
-	if c.began && c.Resume != nil {
+	resumes := c.began && c.Resume != nil
+	if resumes {
 		var err error
 		if req, err = c.Resume(c.first.Context(), c.last); err == nil && req == nil {
 			err = errors.New("neither a request nor an error was returned")
@@ -159,10 +160,13 @@ func (c *connections) request() (*http.Request, error) {
 	if req.Header = header; isGET(req) {
 		// HTTP/1 removes spaces at the ends of a value. In HTTP/2, a server may drop the header because
 		// of them (RFC 9113 section 8.2.1), and net/http would send them.
-		maps.DeleteFunc(header, func(key string, _ []string) bool {
-			return strings.EqualFold(key, lastEventID) // an http.Header may have any spelling
-		})
-		if id := strings.Trim(c.last.ID, " \t"); id != "" {
+		id := strings.Trim(c.last.ID, " \t")
+		if id != "" || !resumes { // without an ID, Resume may know where to go on
+			maps.DeleteFunc(header, func(key string, _ []string) bool {
+				return strings.EqualFold(key, lastEventID) // an http.Header may have any spelling
+			})
+		}
+		if id != "" {
 			header.Set(lastEventID, id)
 		}
 	}

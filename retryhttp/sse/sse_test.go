@@ -43,6 +43,17 @@ func resume(s *sse.Stream) {
 	}
 }
 
+// The function `continues` sets a Resume whose GET has a Last-Event-ID of its own.
+func continues(s *sse.Stream) {
+	s.Resume = func(ctx context.Context, last sse.Event) (*http.Request, error) {
+		req, err := http.NewRequestWithContext(ctx, "GET", "http://example.test/more", nil)
+		if err == nil {
+			req.Header.Set("Last-Event-ID", "after "+string(last.Data))
+		}
+		return req, err
+	}
+}
+
 // The rows list all ways in which a connection can end, and what the stream does then.
 func TestStream(t *testing.T) {
 	const a, b = "id: 1\ndata: a\n\n", "id: 2\ndata: b\n\n"
@@ -125,6 +136,11 @@ func TestStream(t *testing.T) {
 		{"a Resume that returns nothing", "GET", func(s *sse.Stream) {
 			s.Resume = func(context.Context, sse.Event) (*http.Request, error) { return nil, nil }
 		}, []answer{reset(a)}, []string{"1 a"}, []string{""}, second, "because Resume failed: neither a request nor an error was returned"},
+
+		{"a Resume with a Last-Event-ID of its own", "POST", continues, []answer{reset("data: a\n\n"), reset("data: b\n\n"), done},
+			[]string{"a", "b"}, []string{"POST", "after a", "after b"}, 2 * second, ""},
+		{"a Resume with a Last-Event-ID of its own, and IDs", "POST", continues, []answer{reset(a), reset(b), done},
+			ab, []string{"POST", "1", "2"}, 2 * second, ""},
 
 		// Events have unusual IDs, or none.
 		{"an ID that an empty ID resets", "GET", nil, []answer{reset(a + "id\ndata: b\n\n")}, []string{"1 a", "b"}, []string{""}, 0, noID},
