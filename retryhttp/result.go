@@ -66,9 +66,11 @@ func Result(resp *http.Response, err error) (*http.Response, error) {
 		a = attemptFor(resp)
 	case resp.Body != io.ReadCloser(&a.body):
 		// The caller, or a RoundTripper around the Transport, has replaced the body. The new body may
-		// ignore the context of the attempt: see readEnds in `discard`. The attempt itself is not
-		// changed, because copies of the response may share it.
-		a = &attempt{Context: a.Context, cancel: a.cancel}
+		// ignore the context of the attempt. Copies of the response may share the attempt, so it must
+		// not end before this body has been read.
+		shared := a
+		a = attemptFor(resp)
+		context.AfterFunc(a, shared.end)
 	}
 	text := a.discard(resp, keptBytes)
 	if e := statusErrorIn(err); e != nil {

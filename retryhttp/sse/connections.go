@@ -161,7 +161,9 @@ func (c *connections) request() (*http.Request, error) {
 		// HTTP/1 removes spaces at the ends of a value. In HTTP/2, a server may drop the header because
 		// of them (RFC 9113 section 8.2.1), and net/http would send them.
 		id := strings.Trim(c.last.ID, " \t")
-		if id != "" || !resumes { // without an ID, Resume may know where to go on
+		// Without an ID, Resume may know where to go on. But it may also have copied c.first.
+		own := resumes && req.Header.Get(lastEventID) != c.first.Header.Get(lastEventID)
+		if id != "" || !own {
 			maps.DeleteFunc(header, func(key string, _ []string) bool {
 				return strings.EqualFold(key, lastEventID) // an http.Header may have any spelling
 			})

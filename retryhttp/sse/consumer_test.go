@@ -186,3 +186,20 @@ func TestRedirects(t *testing.T) {
 		})
 	}
 }
+
+// A server that resets the ID forgets where the stream was. Then the Last-Event-ID with which the
+// program began must not come back in a request that Resume has copied from the first one.
+func TestResumeThatCopiesAnOldID(t *testing.T) {
+	for _, first := range []string{"id\ndata: a\n\n", "id: 1\x01\ndata: a\n\n"} {
+		bubble(t, first, func(t *testing.T) {
+			server := &script{answers: []answer{reset(first), status(204)}}
+			req := request(t, "GET")
+			req.Header.Set("Last-Event-ID", "old")
+			s := &sse.Stream{Client: over(server), Policy: patient}
+			s.Resume = func(ctx context.Context, _ sse.Event) (*http.Request, error) { return req.Clone(ctx), nil }
+			_, err := collect(s.Events(req))
+			require.NoError(t, err)
+			assert.Equal(t, []string{"old", ""}, server.ids())
+		})
+	}
+}

@@ -80,8 +80,8 @@ type Stream struct {
 	// stream. If Resume is nil, a GET is sent again with a Last-Event-ID, and a stream of any other
 	// method ends when its connection is lost. If Resume is nil, a request with a body needs a
 	// GetBody. The request is sent with ctx, which is the context of the first request, and not
-	// with its own context. If it is a GET, its Last-Event-ID is set to the newest ID of the stream,
-	// if there is an ID.
+	// with its own context. If it is a GET, its Last-Event-ID is set to the newest ID of the stream.
+	// If there is no ID, the GET keeps its own Last-Event-ID, unless the first request has the same.
 	Resume func(ctx context.Context, last Event) (*http.Request, error)
 
 	// Last reports whether an event is the last event of the stream. If a connection ends before Last
