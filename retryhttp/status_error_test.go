@@ -115,7 +115,7 @@ func TestAnErrorDoesNotHoldItsRequest(t *testing.T) {
 						return errorOf(transport.RoundTrip(req))
 					}
 					err := fail()
-					// A timer that was stopped may hold the memory until its time has come.
+					// A timer that was stopped may hold the memory until the runtime removes it.
 					for n := 0; held.Value() != nil && n < 1000; n++ {
 						runtime.GC()
 					}
