@@ -81,8 +81,8 @@ func (g *Gate) Hold(key string, fn func(context.Context) error) func(context.Con
 	}
 }
 
-// isOfCause reports whether the wait of err is that of `cause`, which is the cause of a context that
-// has ended, or nil. errors.Is would panic if `cause` is a struct with a map in it.
+// isOfCause reports whether the wait of err is that of `cause`, which is the cause of a context
+// that has ended, or nil. errors.Is would panic if `cause` is a struct with a map in it.
 func isOfCause(err, cause error) bool {
 	return cause != nil && RetryAfterOf(err) == RetryAfterOf(cause) &&
 		reflect.ValueOf(cause).Comparable() && errors.Is(err, cause)

@@ -101,7 +101,7 @@ func TestTheContextOfACheckThatReads(t *testing.T) {
 	}{
 		{"StallTimeout", 200, &retryhttp.Transport{Check: whole, StallTimeout: time.Second}, nil, context.DeadlineExceeded},
 		{"AttemptTimeout", 200, &retryhttp.Transport{Check: whole, Policy: retry.Policy{AttemptTimeout: time.Second}}, nil, context.DeadlineExceeded},
-		{"the second of LLM", 503, llm, nil, context.DeadlineExceeded},
+		{"the 1s of LLM", 503, llm, nil, context.DeadlineExceeded},
 		{"the caller", 200, &retryhttp.Transport{Check: whole}, context.WithCancel, context.Canceled},
 		{"the caller, whose cause is a timeout", 200, &retryhttp.Transport{Check: whole}, func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancelCause(ctx)

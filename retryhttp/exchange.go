@@ -22,9 +22,9 @@ import (
 // An exchange is the state of one call of RoundTrip: a request with all its attempts. The functions
 // of this file are in the order in which they are called:
 //
-//  1. RoundTrip (transport.go) creates the exchange. The method "run" calls retry.Do, which is called
-//     "the loop" here. "loopPolicy" returns the policy of the loop. This is the caller's policy, in
-//     which some functions are replaced by functions of this file.
+//  1. RoundTrip (transport.go) creates the exchange. The method "run" calls retry.Do, which is
+//     called "the loop" here. "loopPolicy" returns the policy of the loop. This is the caller's
+//     policy, in which some functions are replaced by functions of this file.
 //  2. Before each attempt, the loop calls "enter" if there is a Gate or the caller's policy has an
 //     Enter.
 //  3. The loop calls the method "attempt", which calls five functions in turn. "next" makes the
@@ -318,8 +318,8 @@ func (x *exchange) check(err error) error {
 
 // isOwn reports whether `failure` is not about the response of another server. A Check may fetch a
 // token, and return the StatusError of the token's server, or the error of a Gate for that server.
-// If the wait of `failure` is a wait of joined errors, the first of these errors with a wait counts,
-// as it does for RetryAfterOf.
+// If the wait of `failure` is a wait of joined errors, the first of these errors with a wait
+// counts, as it does for RetryAfterOf.
 func (x *exchange) isOwn(failure error) bool {
 	wait := retry.RetryAfterOf(failure)
 	for err := failure; err != nil; err = errors.Unwrap(err) {
@@ -543,8 +543,8 @@ func (x *exchange) answer(err error) (*http.Response, error) {
 	return nil, asNetError(err)
 }
 
-// The function `includes` reports whether err contains `cause`. errors.Is would panic if `cause` is a
-// struct with a map in it. Then `includes` returns true, so `cause` is not added to the text.
+// The function `includes` reports whether err contains `cause`. errors.Is would panic if `cause` is
+// a struct with a map in it. Then `includes` returns true, so `cause` is not added to the text.
 func includes(err, cause error) bool {
 	return !reflect.ValueOf(cause).Comparable() || errors.Is(err, cause)
 }

@@ -143,7 +143,7 @@ func errorLLM(req *http.Request, resp *http.Response) (said failureLLM, text []b
 	if !is { // a compressed stream
 		return said, nil
 	}
-	if read.err != nil && a != nil && context.Cause(a) == error(errSlowLLM) {
+	if read.err != nil && a != nil && context.Cause(a) == errSlowLLM {
 		read.err = errSlowLLM
 	}
 	if !said.isError { // no event describes a failure, so the body is read as JSON
@@ -179,7 +179,7 @@ func (*slowError) Error() string {
 	return "retryhttp: reading the body of an error took longer than a second"
 }
 
-var errSlowLLM = new(slowError)
+var errSlowLLM error = new(slowError)
 
 // unpaidText returns the text that an error gets at its end if the account cannot pay, or "" if
 // `code` is "". The parameter `code` is the vendor's code for this failure, such as

@@ -549,6 +549,20 @@ func TestResultKeepsTheWords(t *testing.T) {
 // A gzipReader has the name of a type of net/http.
 type gzipReader struct{ io.ReadCloser }
 
+// If the body that a RoundTripper above has set hangs, Result ends the attempt below.
+func TestResultOfABodyAboveThatHangs(t *testing.T) {
+	bubble(t, "", func(t *testing.T) {
+		base := script(func(req *http.Request) (*http.Response, error) {
+			return responseWith(503, stalled{req.Context()}), nil
+		})
+		resp := send(t, &retryhttp.Transport{Base: base})
+		resp.Body = struct{ io.ReadCloser }{resp.Body}
+		_, err := retryhttp.Result(resp, nil)
+		require.ErrorContains(t, err, "503 Service Unavailable")
+		assert.Error(t, base.sent[0].Context().Err())
+	})
+}
+
 // A RoundTripper above may send equal requests once, and give a copy of the response to each caller.
 func TestResultOfCopiesOfAResponse(t *testing.T) {
 	resp := send(t, &retryhttp.Transport{Base: script(textResponse(503, "the words"))})

@@ -134,9 +134,9 @@ func (e *StatusError) keep(text []byte, requests ...*http.Request) {
 	}
 }
 
-// bodies guards the fields Body and hasBody of all StatusErrors. Several calls of Result may share a
-// StatusError: a RoundTripper above the Transport may send equal requests once, and give a copy of
-// the response to each caller.
+// bodies guards the fields Body and hasBody of all StatusErrors. Several calls of Result may share
+// a StatusError: a RoundTripper above the Transport may send equal requests once, and give a copy
+// of the response to each caller.
 var bodies sync.Mutex
 
 // forgetBody prevents the method `keep` from setting the Body of the StatusError in the parameter

@@ -83,9 +83,9 @@ import (
 // may repeat a request with such a key, and it does not see a key in lower case. A request that is
 // not idempotent, such as a POST without this header, is retried only if the server cannot have
 // processed it. Otherwise the Reason is not_retryable, and the Cause of the error says that the
-// server may have processed the request. If the request can be sent only once anyway, because its
-// body has no GetBody, the Cause says only this. The table lists when a request that is not
-// idempotent is retried:
+// server may have processed the request. If the request can be sent only once anyway, for example
+// because its body has no GetBody, the Cause says only this. The table lists when a request that is
+// not idempotent is retried:
 //
 //	outcome                            retried  source
 //	there was no connection: refused,  yes      net/http/httptrace: no GotConn
@@ -149,12 +149,12 @@ import (
 //   - The last attempt was refused, got no answer, or was not sent. A refusal is a 4xx, or another
 //     answer whose error is permanent, such as a 507. An answer below 400 that Check rejects is
 //     also a refusal if RetryIf or Classify forbids a retry, unless the earlier attempt got an
-//     answer below 400 too. A GET, HEAD, OPTIONS or TRACE that got no answer does not count, because these
-//     methods change no state. An attempt is not sent if Prepare or GetBody fails, or if the
-//     Gate or the policy's Enter refuses the attempt. The error of the call then contains the error
-//     of the previous attempt, so Before does not repeat it. But if Enter returns a *retry.Error
-//     with an Err, this Err replaces the error of the previous attempt, and Before may be the error
-//     of the previous attempt.
+//     answer below 400 too. A GET, HEAD, OPTIONS or TRACE that got no answer does not count,
+//     because these methods change no state. An attempt is not sent if Prepare or GetBody fails, or
+//     if the Gate or the policy's Enter refuses the attempt. The error of the call then contains
+//     the error of the previous attempt, so Before does not repeat it. But if Enter returns a
+//     *retry.Error with an Err, this Err replaces the error of the previous attempt, and Before may
+//     be the error of the previous attempt.
 //
 // If several attempts of a call fulfil the first condition, the earlier attempt is the first of
 // them without a status from 400 on, or else the first of them. But an attempt that got no answer

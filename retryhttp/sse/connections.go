@@ -202,8 +202,8 @@ func (c *connections) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // The method `check` is the Check of the Transport. The error of an attempt is marked as unhealthy
-// if its connection has not lasted for HealthyAfter. If the stream had a field "retry", which is the
-// wait that the server asks for, the error is also marked with this wait.
+// if its connection has not lasted for HealthyAfter. If the stream had a field "retry", which is
+// the wait that the server asks for, the error is also marked with this wait.
 func (c *connections) check(req *http.Request, resp *http.Response, err error) error {
 	c.asked = req
 	failure := c.progress(req, resp, err)
